@@ -14,7 +14,7 @@
 
 namespace meg::app {
 
-/// Which trained model is to be loaded, and how it computes.
+/// Which trained model to load, and how it computes.
 struct ModelRequest {
   megatron::ArgumentValues args;     ///< Megatron's; what none of them says is the checkpoint's.
   std::string device = "auto";       ///< auto, cpu or cuda.
@@ -26,7 +26,7 @@ struct ModelRequest {
   bool allow_other_tokenizer = false;  ///< Than made the training data, by what says so.
 };
 
-/// A trained model that is ready to be used, and how text becomes its tokens.
+/// A trained model that is ready for use, with its tokenizer.
 struct LoadedModel {
   nn::GptModel model;  ///< This rank's part, in evaluation mode: no dropout.
   std::unique_ptr<tokenizer::Tokenizer> tokenizer;

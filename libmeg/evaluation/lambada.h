@@ -12,7 +12,7 @@
 
 namespace meg::evaluation {
 
-/// What a LAMBADA example asks for.
+/// The target of a LAMBADA example.
 enum class LambadaTarget : uint8_t {
   /// The last token of the text.
   kLastToken,
@@ -51,7 +51,7 @@ Result<std::vector<std::vector<SequenceScore>>> score_lambada(
     nn::GptModel& model, std::span<const std::vector<LambadaExample>> definitions,
     const ScoringOptions& options, const parallel::ParallelState& ranks = {});
 
-/// What all examples together come to.
+/// The result over all examples.
 struct LambadaSummary {
   int64_t examples = 0;
   int64_t correct = 0;    ///< The most likely token is the target's at every place.

@@ -13,7 +13,7 @@
 
 namespace meg::evaluation {
 
-/// Tokens of which the last `targets` are asked about, each given those before it.
+/// Tokens of which the last `targets` are scored, each given those before it.
 struct ScoringSequence {
   std::span<const int32_t> tokens;  ///< At least targets + 1.
   int64_t targets = 0;              ///< At least 1.
@@ -32,7 +32,7 @@ struct ScoringOptions {
   /// Tokens of the true vocabulary: ids from here on pad it and are neither predicted nor do they
   /// take a share of the probability.
   int64_t vocab_size = 0;
-  /// Tokens of a batch, padding among them; 0: what the device is quick with.
+  /// Tokens per batch, including padding; 0: a size that is fast on the device.
   int64_t batch_tokens = 0;
   /// Sequences of a batch, instead of a number of tokens.
   std::optional<int64_t> batch_sequences;
@@ -56,7 +56,7 @@ Result<std::vector<SequenceScore>> score_sequences(nn::GptModel& model,
                                                    const ScoringOptions& options,
                                                    const parallel::ParallelState& ranks = {});
 
-/// What ranks other than the first do while that scores: score_sequences() of its sequences.
+/// Called by ranks other than the first while the first one calls score_sequences().
 Status follow_scoring(nn::GptModel& model, const parallel::ParallelState& ranks);
 
 /// The batches that score_sequences makes: numbers of sequences, longest first.

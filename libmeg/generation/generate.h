@@ -15,7 +15,7 @@ struct GeneratedToken {
   int32_t token;
 };
 
-/// How far generate() has come.
+/// The progress of generate().
 struct GenerationProgress {
   int64_t finished = 0;                          ///< Texts.
   int64_t texts = 0;                             ///< In all.

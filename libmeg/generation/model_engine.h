@@ -10,7 +10,7 @@
 
 namespace meg::generation {
 
-/// What an engine holds at once.
+/// The capacity of an engine.
 struct EngineOptions {
   int64_t max_slots = 16;  ///< Texts that a step continues.
   /// Tokens of them all, prompts and answers; 0: as many as the slots have positions for.
@@ -32,8 +32,8 @@ Result<std::unique_ptr<serving::GenerationEngine>> create_generation_engine(
     nn::GptModel& model, const tokenizer::Tokenizer& tokenizer, const EngineOptions& options,
     const parallel::ParallelState& ranks = {});
 
-/// What the other ranks do meanwhile, each with its part of the model.
-/// Errors: what this rank's part ran into; kIoError where a rank is gone.
+/// Called by the other ranks meanwhile, each with its part of the model. Errors: those of this
+/// rank's part; kIoError if a rank has died.
 Status follow_generation_engine(nn::GptModel& model, const parallel::ParallelState& ranks);
 
 }  // namespace meg::generation

@@ -2,8 +2,8 @@
 
 namespace meg::kernels {
 
-/// Why the CUDA kernels cannot run here, one clause: what the CUDA runtime says of its devices, or
-/// that libmeg was built without CUDA. Null where they can.
+/// The reason why the CUDA kernels cannot run here, as one clause: the CUDA runtime's message about
+/// its devices, or that libmeg was built without CUDA. Null if they can.
 const char* cuda_problem();
 
 /// What the launches of kernels return in a build without CUDA; codes of the CUDA runtime are not

@@ -6,9 +6,9 @@
 
 namespace meg::kernels {
 
-/// Which elements of an array dropout keeps: made anew wherever it is needed, never stored. It
-/// depends on nothing but these numbers and an element's place, so a CPU and any GPU make the same
-/// one.
+/// Which elements of an array dropout keeps: recomputed wherever it is needed, never stored. It
+/// depends only on these numbers and an element's position, so a CPU and any GPU compute the same
+/// mask.
 struct DropoutMask {
   /// What a call takes from a generator's offset.
   static constexpr uint64_t kOffsets = 4;

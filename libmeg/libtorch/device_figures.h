@@ -13,17 +13,18 @@ namespace meg::libtorch {
 /// Such as "NVIDIA H200"; empty for CPUs.
 std::string device_name(at::Device device);
 
-/// What no two GPUs, or parts of one, have alike on any machine, as nvidia-smi says it behind
-/// "GPU-"; empty for CPUs.
+/// The unique id of a GPU, or of a part of one, as nvidia-smi prints it after "GPU-"; empty for
+/// CPUs.
 std::string device_identity(at::Device device);
 
-/// What LibTorch's allocator holds on a GPU, zeros before its first tensor; nullopt for CPUs.
+/// Memory that LibTorch's allocator holds on a GPU, zeros before its first tensor; nullopt for
+/// CPUs.
 std::optional<logging::DeviceMemory> device_memory(at::Device device);
 
 /// Bytes of memory that this process had at most so far.
 int64_t peak_resident_bytes();
 
-/// Waits until a GPU has done what it was given; nothing on CPUs.
+/// Waits until a GPU has finished all queued work; does nothing on CPUs.
 void synchronize(at::Device device);
 
 }  // namespace meg::libtorch

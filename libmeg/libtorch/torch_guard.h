@@ -36,9 +36,9 @@ inline void throw_if_error(const Status& status) {
   if (!status.ok()) throw StatusError(status);
 }
 
-/// Runs `work` and turns what LibTorch throws into a Status. LibTorch reports failure by
-/// exceptions; every public function of a component below the LibTorch boundary ends in one such
-/// guard. work: callable without arguments that returns a Status.
+/// Runs `work` and converts LibTorch's exceptions to a Status. LibTorch reports failure by
+/// exceptions, so every public function of a component below the LibTorch boundary is wrapped in
+/// such a guard. work: callable without arguments that returns a Status.
 template <class Work>
 Status torch_guard(Work&& work) {
   try {

@@ -37,7 +37,7 @@ std::vector<std::string> target_sizes_lines(std::optional<int64_t> train,
                                             std::optional<int64_t> validation,
                                             std::optional<int64_t> test);
 
-/// How long something took on every rank since the last log.
+/// The time of a timer on every rank since the last log.
 struct TimerTimes {
   std::string name;                     ///< Such as "forward-backward".
   std::vector<double> seconds_by_rank;  ///< 0 where the rank did not do it.

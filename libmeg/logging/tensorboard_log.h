@@ -11,7 +11,7 @@
 
 namespace meg::logging {
 
-/// Which curves a run leaves, by Megatron's flags.
+/// The curves that a run writes, by Megatron's flags.
 struct TensorboardCurves {
   int64_t log_interval = 1;     ///< --tensorboard-log-interval: steps between points.
   bool loss_scale = true;       ///< Off with --no-log-loss-scale-to-tensorboard.

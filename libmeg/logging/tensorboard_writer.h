@@ -33,7 +33,7 @@ class TensorboardWriter {
   TensorboardWriter(TensorboardWriter&&) = default;
   TensorboardWriter& operator=(TensorboardWriter&&) = delete;
 
-  /// Writes what is kept back; errors are lost here: call flush() before.
+  /// Writes buffered events; errors are lost here, so call flush() before.
   ~TensorboardWriter();
 
   const std::string& path() const { return file_.path(); }

@@ -20,7 +20,7 @@ double num_floating_point_operations(const model::GptConfig& config, int64_t bat
 /// as "NVIDIA H200". nullopt where it is not known.
 std::optional<double> peak_tflops(std::string_view device_name);
 
-/// How fast steps of one batch size went.
+/// The throughput of steps of one batch size.
 struct Throughput {
   double tokens_per_second = 0;  ///< Of the whole run.
   double tflops_per_device = 0;  ///< TFLOP/s.

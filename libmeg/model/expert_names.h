@@ -9,7 +9,7 @@ namespace meg::model {
 
 /// The name of an expert's parameter, or of its `_extra_state`: mcore with its experts one after
 /// another ("...mlp.experts.local_experts.3.linear_fc1.weight") or grouped ("...mlp.experts
-/// .linear_fc1.weight3"). What stands before the number and behind it is the same for all experts.
+/// .linear_fc1.weight3"). The parts before and after the number are the same for all experts.
 struct ExpertName {
   std::string_view layer_name;  ///< "decoder.layers.0.mlp.experts."
   std::string_view parameter;   ///< "linear_fc1.weight"
@@ -19,14 +19,15 @@ struct ExpertName {
   bool operator==(const ExpertName&) const = default;
 };
 
-/// Last part of the name of what Transformer Engine keeps for a module beside its parameters.
+/// Last part of the name of the state that Transformer Engine keeps for a module besides its
+/// parameters.
 inline constexpr std::string_view kExtraState = "_extra_state";
 
-/// How many experts a layer may have; more are refused before anything is listed by them.
+/// Maximum number of experts of a layer; more are refused before anything is allocated for them.
 inline constexpr int64_t kMostExperts = int64_t{1} << 16;
 
-/// Whether a canonical name is that of the norm before an MLP. Layers with experts keep it apart
-/// where Transformer Engine fuses it into a dense MLP.
+/// Whether a canonical name is that of the norm before an MLP. Layers with experts keep it
+/// separate, whereas Transformer Engine fuses it into a dense MLP.
 bool is_norm_before_mlp(std::string_view canonical);
 
 /// nullopt where it is no such name; the result refers to `name`.
@@ -35,7 +36,7 @@ std::optional<ExpertName> parse_expert_name(std::string_view name);
 /// The name in the same form for another expert.
 std::string with_expert(const ExpertName& name, int64_t expert);
 
-/// The same parameter, one expert after another: by this name it is known everywhere.
+/// The name of the same parameter with sequential experts, which is used everywhere.
 std::string sequential_expert_name(const ExpertName& name);
 
 }  // namespace meg::model

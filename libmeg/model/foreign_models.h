@@ -13,9 +13,9 @@ struct ForeignParameter {
   std::string_view model;  ///< What has it: "T5", "Mamba layers (hybrid_layer_pattern)".
 };
 
-/// The parameter that tells most of which kind of model these names are of, or of which part that
-/// is not supported; nullopt where they tell nothing.
-/// names: flat, those that no rule of the ParameterTable knows; they outlive the result.
+/// The parameter that best identifies the kind of model that these names belong to, or an
+/// unsupported part of a model; nullopt if none does. names: flat, those that no rule of the
+/// ParameterTable knows; they outlive the result.
 std::optional<ForeignParameter> foreign_parameter(std::span<const std::string> names);
 
 }  // namespace meg::model

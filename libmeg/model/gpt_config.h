@@ -22,7 +22,8 @@ struct GptConfig {
   int64_t make_vocab_size_divisible_by = 128;
   int64_t padded_vocab_size = 0;  ///< 0: not known.
   bool swiglu = false;
-  /// The first MLP matrix is two, a gate above what it gates: swiglu and every other gate.
+  /// The first MLP matrix consists of two, the gate followed by the gated half: swiglu and every
+  /// other gate.
   bool gated_linear_unit = false;
   bool add_bias_linear = true;
   bool add_qkv_bias = false;
@@ -34,10 +35,10 @@ struct GptConfig {
   std::optional<int64_t> num_experts;  ///< Of every layer's MLP; none: dense ones.
   int64_t moe_ffn_hidden_size = 0;     ///< ffn_hidden_size of an expert.
 
-  /// Whether query, key and value have biases: all linear layers do, or these.
+  /// Whether query, key and value have biases: because all linear layers have, or just these.
   bool has_qkv_bias() const { return add_bias_linear || add_qkv_bias; }
 
-  /// From a map of Megatron's field names; fields that are missing or None get Megatron's defaults
+  /// Reads Megatron's field names; fields that are missing or None get Megatron's defaults
   /// (ffn_hidden_size 4 * hidden_size, kv_channels hidden_size / num_attention_heads, ...).
   /// kInvalidArgument where num_layers, hidden_size or num_attention_heads is missing, a number is
   /// not positive, or the sizes do not divide; the message names the fields and their values.
@@ -51,15 +52,15 @@ struct GptConfig {
   /// Rows of the first MLP matrix: ffn_hidden_size, twice that where gated_linear_unit.
   int64_t mlp_rows() const;
 
-  /// kUnsupported where the model has experts: nothing here computes them.
+  /// kUnsupported if the model has experts, which no layer here computes.
   Status check_no_experts() const;
 
   /// Whether ranks hold whole query groups, or several of them share the rows of one (since core
   /// 0.16).
   bool divides_query_groups(int64_t tensor_model_parallel_size) const;
 
-  /// Error where a tensor-parallel size does not divide what it must cut (heads, query groups,
-  /// ffn_hidden_size, hidden_size); the message says which sizes up to 64 would.
+  /// Error if a tensor-parallel size does not divide the dimensions that it splits (heads, query
+  /// groups, ffn_hidden_size, hidden_size); the message lists the sizes up to 64 that do.
   Status check_tensor_parallel_size(int64_t tensor_model_parallel_size) const;
 };
 

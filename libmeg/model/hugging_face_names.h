@@ -32,8 +32,8 @@ struct HuggingFaceTensor {
   std::vector<int> memory_order;
 };
 
-/// The parameters of each layer's shared expert: the MLP that every token passes beside the chosen
-/// experts, and the gate that weighs what it gives. size: its inner size
+/// The parameters of each layer's shared expert: the MLP that every token passes through in
+/// addition to the chosen experts, and the gate that weights its output. size: its inner size
 /// (moe_shared_expert_intermediate_size, with moe_shared_expert_gate); 0: layers have none.
 std::vector<ModelParameter> shared_expert_parameters(const GptConfig& config, int64_t size);
 

@@ -10,9 +10,9 @@
 
 namespace meg::model {
 
-/// A hybrid model whose layers are those of a GPT model: attention and MLP in turn.
+/// A hybrid model whose layers are those of a GPT model: alternating attention and MLP.
 struct HybridPattern {
-  /// GPT's layers of each pipeline segment; one segment where the pattern does not cut it.
+  /// Number of GPT layers of each pipeline segment; one segment if the pattern does not split it.
   std::vector<int64_t> segments;
   bool has_experts = false;
 

@@ -8,12 +8,12 @@
 
 namespace meg::model {
 
-/// What a command line says of how many layers the pipeline stages have; nothing: all as many.
-/// Mirrors Megatron-LM megatron/core/transformer/transformer_config.py.
+/// How a command line distributes layers over pipeline stages (default: evenly). Mirrors
+/// Megatron-LM megatron/core/transformer/transformer_config.py.
 struct PipelineSplit {
   std::optional<int64_t> decoder_first_pipeline_num_layers = std::nullopt;
   std::optional<int64_t> decoder_last_pipeline_num_layers = std::nullopt;
-  /// The embedding (the loss) takes the place of a layer.
+  /// The embedding (the loss) counts as a layer.
   bool account_for_embedding_in_pipeline_split = false;
   bool account_for_loss_in_pipeline_split = false;
   /// Such as "Et*3|(tt|)*2tL": E embedding, t layer, L loss, | between stages.
@@ -21,7 +21,7 @@ struct PipelineSplit {
 
   bool operator==(const PipelineSplit&) const = default;
 
-  /// Places of layers: num_layers, and what is counted as one.
+  /// Number of layers to distribute: num_layers, plus everything that counts as a layer.
   int64_t places(int64_t num_layers) const {
     return num_layers + (account_for_embedding_in_pipeline_split ? 1 : 0) +
            (account_for_loss_in_pipeline_split ? 1 : 0);
@@ -36,7 +36,7 @@ struct PipelineSplit {
   }
 };
 
-/// Sizes of the parallel groups that cut a model.
+/// Sizes of the parallel groups that split a model.
 struct ParallelSizes {
   int64_t tensor_model_parallel_size = 1;
   int64_t pipeline_model_parallel_size = 1;

@@ -30,10 +30,10 @@ struct RankParameter {
   std::vector<int64_t> shape;  ///< Of this rank's shard.
 };
 
-/// Every parameter of the model, each of a layer once. The tied copy of the embedding is in it only
-/// where with_tied_copy, as a model in several pipeline stages has it.
-/// With experts every layer's MLP has them, each expert by its name (expert_names.h).
-/// kInvalidArgument where padded_vocab_size or max_position_embeddings is needed and not known.
+/// Every parameter of the model, with those of a layer listed once. The tied copy of the embedding,
+/// which a model in several pipeline stages has, is only included if with_tied_copy is set. With
+/// experts every layer's MLP has them, each expert by its name (expert_names.h). kInvalidArgument
+/// where padded_vocab_size or max_position_embeddings is needed and not known.
 Result<std::vector<ModelParameter>> model_parameters(const GptConfig& config,
                                                      bool with_tied_copy = false);
 
@@ -45,10 +45,10 @@ Result<std::vector<RankParameter>> rank_parameters(const GptConfig& config,
                                                    int64_t pipeline_rank, NameFamily family,
                                                    const ParameterTable& table);
 
-/// A parameter of a pipeline stage, as large as one of its tensor ranks holds it.
+/// A parameter of a pipeline stage, in the size that one of its tensor ranks holds.
 struct StageParameter {
   int64_t elements = 0;
-  int64_t copies = 0;  ///< Of the stage's layers as many have one.
+  int64_t copies = 0;  ///< Number of the stage's layers that have it.
 };
 
 /// Every parameter of a stage. Errors: those of parameter_count().

@@ -11,7 +11,7 @@
 
 namespace meg::model {
 
-/// How tensor parallelism cuts a parameter, and how its rows are laid out.
+/// How tensor parallelism partitions a parameter, and how its rows are laid out.
 enum class Partition : uint8_t {
   kReplicated,  ///< Every rank holds the whole.
   kRows,        ///< Dimension 0.
@@ -36,8 +36,9 @@ enum class NameFamily : uint8_t {
   kFlat,        ///< 2019, DeepSpeedExamples: transformer.layers.N.attention ..., no nesting.
   kMcoreLocal,  ///< decoder.layers.N.self_attention.linear_qkv, input_layernorm ...
   kMcoreTransformerEngine,  ///< The same with fused norms: linear_qkv.layer_norm_weight ...
-  /// HybridModel of core 0.17 and later: as kMcoreTransformerEngine, but that attention and MLP are
-  /// layers of their own (2 n and 2 n + 1 for layer n), and the final norm is decoder.final_norm.
+  /// HybridModel of core 0.17 and later: like kMcoreTransformerEngine, except that attention and
+  /// MLP are separate layers (2 n and 2 n + 1 for layer n), and the final norm is
+  /// decoder.final_norm.
   kHybrid,
 };
 
@@ -47,7 +48,7 @@ std::string_view name_family_text(NameFamily family);
 /// Whether these are names of mcore models.
 bool is_mcore(NameFamily family);
 
-/// Whether norms are spelled as parts of the linear modules behind them.
+/// Whether norms are named as parts of the linear modules that follow them.
 bool has_fused_norms(NameFamily family);
 
 /// The names of an mcore model whose layers --transformer-impl chose: "transformer_engine" or
@@ -59,26 +60,27 @@ NameFamily mcore_family(std::string_view transformer_impl);
 /// args.untie_embeddings_and_output_weights tells. spell() knows the copy in every family.
 inline constexpr std::string_view kTiedCopyName = "word_embeddings_for_head.weight";
 
-/// What the table knows about one parameter's name.
+/// What the table says about a parameter's name.
 struct ParameterMatch {
-  /// The name everything is compared by: mcore's local spelling with {} for the layer's number,
-  /// such as "decoder.layers.{}.self_attention.linear_qkv.weight"; kTiedCopyName for the tied copy.
-  /// User rules: the name itself with {}, unless a built-in row knows it too.
+  /// The name used for comparison: mcore's local name with {} for the layer's number, such as
+  /// "decoder.layers.{}.self_attention.linear_qkv.weight"; kTiedCopyName for the tied copy. User
+  /// rules: the name itself with {}, unless a built-in row knows it too.
   std::string canonical;
   /// The name as found with {} for the layer's number.
   std::string spelling;
   std::optional<int64_t> layer;  ///< The number found in the name: counts from 0 in every chunk.
   Partition partition = Partition::kReplicated;
   Placement placement = Placement::kLayer;
-  /// Not a parameter but state carried along (`..._extra_state`) or rebuilt by readers
+  /// Not a parameter but state that is copied (`..._extra_state`) or rebuilt by readers
   /// (`rotary_pos_emb.inv_freq`).
   bool is_extra_state = false;
   /// Which expert's it is, counted from 0 on every expert-parallel rank. The canonical name and the
   /// spelling have this number in them, the former as sequential_expert_name().
   std::optional<int64_t> expert;
-  /// A tensor of the model that no optimizer changes (`router.expert_bias`), in its own type.
+  /// A tensor of the model that no optimizer updates (`router.expert_bias`), with a type of its
+  /// own.
   bool is_buffer = false;
-  /// Part of a mixture of experts that no rule can cut yet: readers refuse it by name.
+  /// Part of a mixture of experts that no rule supports yet: readers refuse it by name.
   bool is_expert = false;
 
   bool has_optimizer_state() const { return !is_extra_state && !is_buffer; }
@@ -88,8 +90,8 @@ struct ParameterMatch {
   std::vector<NameFamily> families;
 };
 
-/// The one place that knows how parameters are named, cut and placed. Rules are data: patterns
-/// (RE2) over the flat name, nested keys joined by dots
+/// The single place that defines how parameters are named, partitioned and placed. Rules are data:
+/// patterns (RE2) over the flat name, nested keys joined by dots
 /// (`language_model.embedding.word_embeddings.weight`).
 class ParameterTable {
  public:
@@ -119,8 +121,8 @@ class ParameterTable {
 
   /// The flat spelling of a canonical name in another family, with {} for the layer's number.
   /// Modules' `_extra_state` too. norm_spelling_is_short: legacy's later words (input_norm) instead
-  /// of input_layernorm. nullopt where the family has no such parameter, and for names of user
-  /// rules: those are known as found only.
+  /// of input_layernorm. nullopt if the family has no such parameter, and for names of user rules,
+  /// which have only one name.
   std::optional<std::string> spell(std::string_view canonical, NameFamily family,
                                    bool norm_spelling_is_short = false) const;
 

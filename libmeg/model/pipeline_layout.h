@@ -14,8 +14,8 @@ namespace meg::model {
 /// get_transformer_layer_offset, and transformer_block.py: get_num_layers_to_build.
 class PipelineLayout {
  public:
-  /// kInvalidArgument where the layers cannot be split so, or Megatron refuses to; kUnsupported
-  /// where a stage is to hold what GPT models here do not have.
+  /// kInvalidArgument if the layers cannot be split in this way, or Megatron refuses to;
+  /// kUnsupported if a stage would hold something that GPT models here do not have.
   static Result<PipelineLayout> create(int64_t num_layers, const ParallelSizes& sizes);
 
   int64_t stages() const { return stages_; }
@@ -45,7 +45,7 @@ class PipelineLayout {
   Status split_around_ends(int64_t num_layers, const PipelineSplit& split);
   Status split_as_told(int64_t num_layers, const PipelineSplit& split);
 
-  /// Layers of the first chunks of all stages, places of embedding and loss among them.
+  /// Layers of the first chunks of all stages, including the places of embedding and loss.
   int64_t layers_of_round() const { return first_ + (stages_ - 2) * middle_ + last_; }
 
   int64_t stages_, chunks_;

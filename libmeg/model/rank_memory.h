@@ -23,16 +23,15 @@ struct NumberFormats {
   bool widens_gradients = false;  ///< 16-bit parameters' gradients in fp32.
 };
 
-/// What libmeg keeps on one rank of a pipeline stage; all its tensor- and data-parallel ranks keep
-/// as much. Bytes of tensors; what LibTorch's allocator takes beside them is not in it, nor the
-/// padding of
-/// --overlap-grad-reduce's further buckets, some KB.
+/// Memory of one rank of a pipeline stage, which is the same for all its tensor- and data-parallel
+/// ranks. Bytes of tensors, without the overhead of LibTorch's allocator and the padding of
+/// --overlap-grad-reduce's additional buckets (a few KB).
 struct RankMemory {
   int64_t parameters = 0;
   double parameter_bytes = 0;
   double gradient_bytes = 0;   ///< Over micro-batches or ranks; LibTorch frees those of a lone one.
   double optimizer_bytes = 0;  ///< Masters and moments.
-  /// The transformer layers' activations, at their most: layer_activation_bytes of each layer, for
+  /// The maximum of the transformer layers' activations: layer_activation_bytes of each layer, for
   /// each micro-batch in flight.
   double activation_bytes = 0;
   int64_t layers_in_flight = 0;  ///< Layers times micro-batches.

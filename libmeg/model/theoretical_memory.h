@@ -12,7 +12,7 @@
 
 namespace meg::model {
 
-/// --recompute-granularity: which activations the backward pass computes anew.
+/// --recompute-granularity: which activations the backward pass recomputes.
 enum class RecomputeGranularity : uint8_t {
   kNone,
   kSelective,  ///< The attention's scores; fused attention keeps none of them either.
@@ -22,7 +22,7 @@ enum class RecomputeGranularity : uint8_t {
 /// "selective" or "full"; kInvalidArgument for other texts.
 Result<RecomputeGranularity> parse_recompute_granularity(std::string_view text);
 
-/// How a model is trained, as far as its memory depends on it.
+/// The settings of a training run that its memory depends on.
 struct TheoreticalMemoryOptions {
   ParallelSizes sizes = {};
   int64_t data_parallel_size = 1;
@@ -31,13 +31,13 @@ struct TheoreticalMemoryOptions {
   RecomputeGranularity recompute_granularity = RecomputeGranularity::kNone;
   int64_t micro_batch_size = 1;
   std::optional<int64_t> num_microbatches = std::nullopt;  ///< Unknown: the pipeline is full.
-  /// Micro-batches that a virtual stage takes one after the other; nullopt: the stages' number.
+  /// Micro-batches that a virtual stage processes in a row; nullopt: the number of stages.
   std::optional<int64_t> microbatch_group_size_per_vp_stage = std::nullopt;
 };
 
-/// What training needs on the rank that needs most. Parameters are fractions where they do not
-/// divide. Megatron counts no biases, and 18 bytes a parameter (16-bit weight, fp32 gradient,
-/// master and two moments).
+/// Memory of training on the rank that needs most. Numbers of parameters are fractions if they do
+/// not divide evenly. Megatron counts no biases, and 18 bytes a parameter (16-bit weight, fp32
+/// gradient, master and two moments).
 struct TheoreticalMemory {
   double transformer_block_parameters = 0;
   double embedding_parameters = 0;  ///< And those of an untied output layer.
@@ -46,8 +46,8 @@ struct TheoreticalMemory {
   std::optional<double> other_shard_parameters;  ///< Of later pipeline stages, where there are any.
   double weight_and_optimizer_bytes = 0;
 
-  /// Megatron's estimate of all activations, which it has only with sequence parallelism and
-  /// selective recomputation, and the two numbers it says beside.
+  /// Megatron's estimate of all activations, which only exists with sequence parallelism and
+  /// selective recomputation, and the two numbers printed with it.
   std::optional<double> activation_bytes;
   std::optional<double> interleaved_schedule_memory_penalty;
   std::optional<int64_t> in_flight_microbatches;

@@ -18,7 +18,7 @@
 
 namespace meg::nn {
 
-/// What goes into a forward pass; all on the model's device. b: samples, s: tokens of one.
+/// The inputs of a forward pass, all on the model's device. b: samples, s: tokens per sample.
 struct GptInput {
   at::Tensor tokens = {};        ///< [b, s] int64, below padded_vocab_size. First stage.
   at::Tensor position_ids = {};  ///< [b or 1, s] int64; undefined: 0 to s - 1. First stage.
@@ -26,8 +26,8 @@ struct GptInput {
   /// undefined: those behind it, which the fast attention knows without a mask.
   at::Tensor attention_mask = {};
   at::Tensor hidden_states = {};  ///< [b, s, h], what the stage before returned. Later stages.
-  /// [n] int64 below b * s: the tokens whose hidden states are asked for, which become [1, n, h];
-  /// the last layer then computes no others. Undefined: all. Last stage.
+  /// [n] int64 below b * s: the tokens whose hidden states are needed, which become [1, n, h]; the
+  /// last layer then computes no others. Undefined: all. Last stage.
   at::Tensor rows = {};
 };
 
@@ -88,9 +88,9 @@ class GptModel {
   /// kOutOfRange for tokens, labels and positions outside their tables (CPU only: on a GPU the
   /// caller looks at its data before), kResourceExhausted where memory does not suffice.
 
-  /// The hidden states that this part makes, [b, s, h] in the parameters' type, of sequences that
-  /// are split this rank's stretch; behind the final norm where the part is the last. What the next
-  /// stage takes.
+  /// The hidden states that this part computes, [b, s, h] in the parameters' type; if sequences are
+  /// split, this rank's part of them; after the final norm if the part is the last. They are the
+  /// input of the next stage.
   Result<at::Tensor> hidden_states(const GptInput& input);
 
   /// The hidden states of new tokens of sequences whose earlier ones are in the cache, [1, T, h];

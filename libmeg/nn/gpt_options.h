@@ -36,7 +36,7 @@ enum class RecomputeMethod : uint8_t {
   kBlock,    ///< The first recompute_num_layers layers keep their inputs; the rest keeps all.
 };
 
-/// How a GPT model computes; what it is made of is GptConfig. Names are those of Megatron's args.
+/// How a GPT model computes; GptConfig describes its structure. Names are those of Megatron's args.
 struct GptOptions {
   at::ScalarType params_dtype = at::kFloat;  ///< kFloat, kHalf or kBFloat16.
   at::Device device = at::kCPU;
@@ -53,9 +53,9 @@ struct GptOptions {
   AttentionBackend attention_backend = AttentionBackend::kAuto;
   /// Whether kUnfused takes the softmax of 16-bit scores in fp32. The other backends always do.
   bool attention_softmax_in_fp32 = false;
-  /// Divides scores by the layer's number (from 1) before the softmax takes it back, in fp32: keeps
-  /// fp16 scores in range. Changes no value otherwise; only kUnfused does it, for the others keep
-  /// scores in fp32. Revisions up to 6ef5bdc have it on by default, core off.
+  /// Divides scores by the layer's number (from 1), which the fp32 softmax then multiplies back, to
+  /// keep fp16 scores in range. It changes no value otherwise. Only kUnfused does it, because the
+  /// others compute scores in fp32. Revisions up to 6ef5bdc have it on by default, core off.
   bool apply_query_key_layer_scaling = false;
   model::RecomputeGranularity recompute_granularity = model::RecomputeGranularity::kNone;
   RecomputeMethod recompute_method = RecomputeMethod::kUniform;

@@ -5,8 +5,8 @@
 
 namespace meg::nn {
 
-/// What a rank holds of a model that is cut by the sizes of its groups: the first chunk of its
-/// pipeline stage, sequences not split.
+/// The part of a model that a rank holds according to the sizes of its groups: the first chunk of
+/// its pipeline stage, without splitting sequences.
 ModelPart part_of_rank(const parallel::ParallelState& ranks);
 
 }  // namespace meg::nn

@@ -20,15 +20,15 @@ class RandomStates {
  public:
   /// Who draws.
   enum class Stream : uint8_t {
-    /// What all tensor-parallel ranks draw alike: dropout of hidden states that each of them has
-    /// whole. Seeded with seed.
+    /// Random numbers that are the same on all tensor-parallel ranks: dropout of hidden states that
+    /// are replicated. Seeded with seed.
     kDataParallel,
-    /// What each tensor-parallel rank draws for its own heads and its own stretch of sequences.
+    /// Random numbers of each tensor-parallel rank for its own heads and its own part of sequences.
     /// Seeded with seed + 2718 + the tensor-parallel rank.
     kModelParallel,
   };
 
-  /// All states as bytes, to save and to put back.
+  /// All states as bytes, for saving and restoring.
   struct Saved {
     std::vector<std::byte> data_parallel;
     std::vector<std::byte> model_parallel;
@@ -36,7 +36,7 @@ class RandomStates {
 
   static Result<RandomStates> create(at::Device device, uint64_t seed, int64_t tensor_rank = 0);
 
-  /// Begins anew, as after create() with this seed.
+  /// Resets the states, as after create() with this seed.
   void set_seed(uint64_t seed, int64_t tensor_rank = 0);
 
   at::Generator& generator(Stream stream) {

@@ -9,7 +9,7 @@ namespace meg::nn {
 /// The ranks that hold a layer together with this one.
 struct TensorParallel {
   std::shared_ptr<parallel::ProcessGroup> group = parallel::single_rank_group();
-  /// Between the matrices each rank has a stretch of every sequence, rank after rank.
+  /// Between the matrices each rank has a part of every sequence, in the order of the ranks.
   bool sequence_parallel = false;
 
   int rank() const { return group->rank(); }

@@ -8,8 +8,8 @@
 
 namespace meg::parallel {
 
-/// Called by all ranks: kInvalidArgument, on all of them, with the first of these lines that one
-/// rank has otherwise than the first rank. what: that the lines say.
+/// Called by all ranks: kInvalidArgument, on all of them, with the first of these lines that
+/// differs between a rank and the first rank. what: a name for the content of the lines.
 Status check_same(std::string_view what, const std::string& lines, const ParallelState& ranks);
 
 }  // namespace meg::parallel

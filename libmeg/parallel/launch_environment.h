@@ -18,16 +18,16 @@ struct LaunchEnvironment {
   uint16_t master_port = 29500;
   /// torchrun's agent hosts the store: every rank is its client. Elsewhere rank 0 hosts it.
   bool agent_store = false;
-  /// How often torchrun started this run anew, after ranks failed.
+  /// How often torchrun has restarted this run after ranks failed.
   int restart_count = 0;
 };
 
 /// Looks up one environment variable; empty where it is not set.
 using EnvironmentLookup = std::function<std::optional<std::string>(const char* name)>;
 
-/// Reads what torchrun, srun or mpirun (Open MPI) set; without any of them one rank alone.
-/// A world that srun or mpirun spread over several machines needs MASTER_ADDR.
-/// Errors: kInvalidArgument if a variable is missing, no number or out of range.
+/// Reads the variables of torchrun, srun or mpirun (Open MPI); without any of them there is a
+/// single rank. Ranks that srun or mpirun started on several machines need MASTER_ADDR. Errors:
+/// kInvalidArgument if a variable is missing, not a number or out of range.
 Result<LaunchEnvironment> read_launch_environment(const EnvironmentLookup& lookup);
 
 /// The same from this process's environment. As in Megatron's programs a missing RANK is 0 where

@@ -11,7 +11,7 @@
 
 namespace meg::parallel {
 
-/// What the ranks of a run share out.
+/// The axes along which the ranks of a run divide the work.
 enum class Axis : uint8_t {
   kTensor,    ///< The matrices of a layer.
   kContext,   ///< The tokens of a sequence.
@@ -22,17 +22,17 @@ enum class Axis : uint8_t {
 
 inline constexpr size_t kAxes = 5;
 
-/// How the axes follow each other in the numbers of ranks, the fastest first.
+/// The order of the axes in the numbering of ranks, the fastest first.
 enum class RankOrder : uint8_t {
   kDataBeforePipeline,  ///< tp-cp-ep-dp-pp, Megatron's default.
   kPipelineBeforeData,  ///< tp-cp-ep-pp-dp: --use-tp-pp-dp-mapping.
 };
 
-/// The place of one rank among all ranks of a run, and who shares what with it. Arithmetic alone.
-/// Mirrors Megatron-LM megatron/core/parallel_state.py: RankGenerator.
+/// The position of one rank among all ranks of a run, and its groups. Pure arithmetic. Mirrors
+/// Megatron-LM megatron/core/parallel_state.py: RankGenerator.
 class Mesh {
  public:
-  /// Sizes by Axis; 0 for kData: as many as the world's ranks give.
+  /// Sizes by Axis; 0 for kData: derived from the number of ranks.
   using Sizes = std::array<int, kAxes>;
 
   /// One rank alone.

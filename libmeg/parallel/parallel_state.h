@@ -23,8 +23,8 @@ class Rendezvous;
 struct DeviceOfRank {
   /// A GPU: no other rank's; groups have NCCL for its tensors. See libtorch::device_of.
   at::Device device = at::kCPU;
-  /// Where another rank failed, is gone or does not come in time, what this rank queued on its GPU
-  /// waits for it without end. This is then called, once and on a thread of its own, to end the
+  /// If another rank failed, died or does not respond in time, the work that this rank queued on
+  /// its GPU waits forever. This function is then called, once and on a separate thread, to end the
   /// process. says_why: claim_failure(). Required with a GPU.
   std::function<void(const Status& why, bool says_why)> on_lost = {};
 };
@@ -60,8 +60,8 @@ class ParallelState {
   /// The stages in their order.
   const std::shared_ptr<ProcessGroup>& pipeline() const { return pipeline_; }
 
-  /// The stages once more, for the gradients that they send back: between two stages what goes
-  /// forward and what goes back would wait for each other in one group, or be taken for each other.
+  /// The stages again, for the gradients that they send back: in a single group, messages forward
+  /// and backward between two stages would wait for each other, or be confused.
   const std::shared_ptr<ProcessGroup>& pipeline_gradients() const { return pipeline_gradients_; }
 
   /// All parts of this rank's copy of the model: tensor and pipeline.
@@ -70,15 +70,15 @@ class ParallelState {
   /// The first and the last stage, which both hold a tied embedding; of one rank elsewhere.
   const std::shared_ptr<ProcessGroup>& embedding() const { return embedding_; }
 
-  /// A further group of all ranks, which wait for each other without end: for work that the first
-  /// rank is given at any time. Called by all of them.
+  /// An additional group of all ranks, without a timeout, for work that the first rank may receive
+  /// at any time. Called by all of them.
   Result<std::shared_ptr<ProcessGroup>> patient_world() const;
 
   /// The same groups, whose communications `observer` is told.
   ParallelState observed(const CommunicationObserver& observer) const;
 
-  /// Called by all ranks of the run, each with what became of its part: the error of the first
-  /// rank that has one, on all of them, with that rank's number.
+  /// Called by all ranks of the run, each with the status of its part. Returns the error of the
+  /// first rank that has one, with that rank's number, on all of them.
   Status agree(const Status& status) const;
 
   /// The largest of the ranks' numbers, on all of them.
@@ -90,12 +90,12 @@ class ParallelState {
   /// The first rank's text, on all of them.
   Result<std::string> of_first_rank(const std::string& text) const;
 
-  /// Whether no other rank has claimed it before: the one that says why the run ends. Others'
-  /// errors follow from its end. Safe among threads.
+  /// Whether no other rank has claimed the failure before: only the one that has reports why the
+  /// run ends, because the errors of others follow from it. Thread-safe.
   bool claim_failure() const;
 
-  /// Called by all ranks, which send nothing after it: returns when all are done. Whoever hosts the
-  /// store ends last.
+  /// Called by all ranks, which send nothing afterwards: returns when all are done. The rank that
+  /// hosts the store ends last.
   Status end() const;
 
   bool is_first_stage() const { return mesh_.place(Axis::kPipeline) == 0; }

@@ -11,16 +11,16 @@
 
 namespace meg::parallel {
 
-/// The stages before and behind this one in a pipeline, whose groups outlive it. Where stages hold
-/// several chunks, the first stage comes behind the last. Sends continue while the stage computes:
-/// two neighbours that send to each other would wait for each other else.
-/// Mirrors Megatron-LM megatron/core/pipeline_parallel/p2p_communication.py.
+/// The stages before and behind this one in a pipeline, whose groups outlive it. If stages hold
+/// several chunks, the first stage follows the last. Sends continue while the stage computes;
+/// otherwise two neighbours that send to each other would wait for each other. Mirrors Megatron-LM
+/// megatron/core/pipeline_parallel/p2p_communication.py.
 class PipelineLinks {
  public:
   /// Sends that may be under way, for each micro-batch of a group.
   static constexpr size_t kSendsOfMicroBatch = 2;
 
-  /// group: micro-batches that a chunk takes one after the other, where that is more than the
+  /// group: micro-batches that a chunk processes in a row, if that is more than the number of
   /// stages.
   explicit PipelineLinks(const ParallelState& ranks, int64_t group = 0)
       : stages_(*ranks.pipeline()),

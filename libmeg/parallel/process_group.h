@@ -13,14 +13,14 @@ namespace meg::parallel {
 
 enum class Reduction : uint8_t { kSum, kMax, kMin };
 
-/// A collective that was begun. The tensors belong to it until wait() returns.
+/// A collective in progress. The tensors belong to it until wait() returns.
 class Work {
  public:
   virtual ~Work() = default;
 
-  /// Returns when the result can be used: on a CPU when it is there, on a GPU when what is queued
-  /// next on the current stream finds it. Errors: those of the beginning, too; kIoError where
-  /// another rank is gone or does not come in time.
+  /// Returns when the result can be used: on a CPU when it is complete, on a GPU when work queued
+  /// afterwards on the current stream will see it. Errors: also those of the start; kIoError if
+  /// another rank died or does not respond in time.
   virtual Status wait() = 0;
 };
 
@@ -39,8 +39,8 @@ class ProcessGroup {
   /// The element-wise reduction of `tensor` over the ranks, in its place: the same bits everywhere.
   virtual PendingWork start_all_reduce(at::Tensor tensor, Reduction reduction) = 0;
 
-  /// The ranks' `part`s one after the other in `whole`, size() times as many elements. `part` may
-  /// be this rank's place in `whole`.
+  /// Concatenates the ranks' `part`s in `whole`, which has size() times as many elements. `part`
+  /// may be this rank's place in `whole`.
   virtual PendingWork start_all_gather(at::Tensor whole, at::Tensor part) = 0;
 
   /// The sum over the ranks of this rank's of size() equal parts of `whole`, in `part`, which may

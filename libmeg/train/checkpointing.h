@@ -23,7 +23,7 @@
 
 namespace meg::train {
 
-/// Where a run is saved and what it begins with. Names are those of Megatron's flags.
+/// Where a run is saved and what it starts from. Names are those of Megatron's flags.
 struct CheckpointOptions {
   std::optional<std::string> load;
   /// The iteration to load instead of the one that the tracker names.
@@ -39,12 +39,13 @@ struct CheckpointOptions {
   bool async_save = false;
   model::NameFamily names = model::NameFamily::kMcoreLocal;
   checkpoint::CheckpointFormat ckpt_format = checkpoint::CheckpointFormat::kMpRank;
-  /// What lines about checkpoints say; none: kRelease of rank files, kRankOfAll of torch_dist.
+  /// The form of log lines about checkpoints; unset: kRelease for rank files, kRankOfAll for
+  /// torch_dist.
   std::optional<megatron::CheckpointLines> lines;
   checkpoint::OpenCheckpointOptions open;  ///< Rules for parameters, shapes for files without args.
 };
 
-/// How far a run has come.
+/// The progress of a run.
 struct TrainingProgress {
   int64_t iteration = 0;
   int64_t consumed_train_samples = 0;
@@ -69,8 +70,8 @@ using PrintLine = std::function<void(const std::string&)>;
 Result<std::optional<checkpoint::MegatronCheckpoint>> open_checkpoint(
     const CheckpointOptions& options, const PrintLine& print);
 
-/// Puts a checkpoint of any layout into a run. run: the run's args by Megatron's names.
-/// Mirrors Megatron-LM megatron/training/checkpointing.py: load_checkpoint.
+/// Loads a checkpoint of any layout into a run. run: the run's args by Megatron's names. Mirrors
+/// Megatron-LM megatron/training/checkpointing.py: load_checkpoint.
 Result<TrainingProgress> load_checkpoint(const checkpoint::MegatronCheckpoint& checkpoint,
                                          const CheckpointOptions& options,
                                          const megatron::FieldLookup& run, RunParts parts,
@@ -98,8 +99,8 @@ class CheckpointSaver {
   /// earlier save in the background.
   Status save(const TrainingProgress& progress, RunParts parts, const PrintLine& print);
 
-  /// Called by all ranks between steps: brings a save in the background on as far as it is, without
-  /// waiting, and tells when it has succeeded or failed.
+  /// Called by all ranks between steps: advances a background save as far as possible without
+  /// waiting, and reports when it has succeeded or failed.
   Status poll(const parallel::ParallelState& ranks, const PrintLine& print);
 
   /// Called by all ranks. Waits for a save in the background.
@@ -117,7 +118,8 @@ class CheckpointSaver {
   };
 
   /// A save in the background: all ranks write their parts, then the first one makes a checkpoint
-  /// of them. Its threads call no other rank, so that nothing gets between the calls of steps.
+  /// of them. Its threads do not communicate with other ranks, so that nothing interferes with the
+  /// collectives of steps.
   struct PendingSave {
     checkpoint::TrainingState head;  ///< Without tensors.
     logging::ModelRank rank;

@@ -8,8 +8,8 @@
 
 namespace meg::train {
 
-/// What one rank trains of a model: all that it holds, or a chunk for each of its virtual pipeline
-/// stages. A view, which the models outlive.
+/// The part of a model that one rank trains: everything it holds, or a chunk for each of its
+/// virtual pipeline stages. A view, which the models must outlive.
 class ModelChunks {
  public:
   /// A model that is not cut into chunks.

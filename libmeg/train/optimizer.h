@@ -16,10 +16,10 @@
 namespace meg::train {
 
 /// Adam with decoupled weight decay over all parameters of a model, the 16-bit ones with fp32
-/// masters. Gradients are gathered over micro-batches, unscaled, clipped and applied.
-/// Over several ranks every function is called by all of them together.
-/// Mirrors Megatron-LM megatron/core/optimizer/optimizer.py: FP32Optimizer and
-/// Float16OptimizerWithFloat16Params, and distrib_optimizer.py: DistributedOptimizer.
+/// masters. Gradients are accumulated over micro-batches, unscaled, clipped and applied. Over
+/// several ranks every function is called by all of them together. Mirrors Megatron-LM
+/// megatron/core/optimizer/optimizer.py: FP32Optimizer and Float16OptimizerWithFloat16Params, and
+/// distrib_optimizer.py: DistributedOptimizer.
 class Optimizer {
  public:
   struct Options {
@@ -53,7 +53,7 @@ class Optimizer {
     std::optional<double> decoupled_lr = std::nullopt;
   };
 
-  /// What a step did.
+  /// The result of a step.
   struct Outcome {
     bool skipped = false;              ///< A gradient was inf or NaN, so nothing changed.
     double grad_norm = 0;              ///< Before clipping; of a step that was not skipped.
@@ -80,10 +80,10 @@ class Optimizer {
   /// What the loss is multiplied with before backward.
   double loss_scale() const;
 
-  /// What becomes of a step's gradients.
+  /// How a step's gradients are handled.
   struct StepGradients {
-    /// The step has one micro-batch and nothing scales what it brings, so that its gradients are
-    /// read where autograd leaves them.
+    /// The step has one micro-batch and its gradients are not scaled, so that they are read where
+    /// autograd left them.
     bool only = false;
     double scale = 1;  ///< Before they are summed over the data-parallel ranks.
   };
@@ -97,10 +97,10 @@ class Optimizer {
   /// After the last micro-batch: gradients become those of all ranks.
   Status reduce_gradients();
 
-  /// Multiplies what is gathered.
+  /// Multiplies the accumulated gradients.
   Status scale_gradients(double factor);
 
-  /// Applies the gathered gradients. Where one is inf or NaN, nothing changes: with
+  /// Applies the accumulated gradients. If one is inf or NaN, nothing changes: with
   /// checks_for_nan() that is kOutOfRange, naming its parameter, else with a loss scale a skipped
   /// step, after which a dynamic one falls. Without a loss scale it is applied.
   Result<Outcome> step(const Rates& rates);
@@ -109,8 +109,9 @@ class Optimizer {
   /// anything but the model's own passes reads or writes its tensors.
   Status finish_gathers();
 
-  /// In the order of the model's parameters. Of a whole optimizer its own tensors, which may be
-  /// written between steps; of a distributed one copies, put together of all ranks' shares.
+  /// In the order of the model's parameters. For an ordinary optimizer these are its own tensors,
+  /// which may be written between steps; for a distributed one, copies merged from all ranks'
+  /// shares.
   Result<std::vector<ParameterState>> states();
 
   /// After states() was written: a distributed optimizer takes its share.

@@ -25,7 +25,7 @@
 
 namespace meg::train {
 
-/// Everything that a run is told. Names are those of Megatron's flags.
+/// All options of a run. Names are those of Megatron's flags.
 struct TrainerOptions {
   model::GptConfig config;
   nn::GptOptions model;
@@ -45,14 +45,14 @@ struct TrainerOptions {
   /// Virtual pipeline stages of each pipeline stage, which interleave their micro-batches; 1: none.
   int64_t virtual_pipeline_model_parallel_size = 1;
   model::PipelineSplit pipeline_split = {};
-  /// Micro-batches that a virtual stage takes one after the other; nullopt: the stages' number.
+  /// Micro-batches that a virtual stage processes in a row; nullopt: the number of stages.
   std::optional<int64_t> microbatch_group_size_per_vp_stage;
   /// Tensor-parallel ranks split sequences between their matrices. One rank has nothing to split.
   bool sequence_parallel = false;
   /// A step's loss is the mean over its tokens instead of over its micro-batches' means.
   bool calculate_per_token_loss = false;
-  /// Iterations (the first is 0) whose batch is read and left: nothing is computed, no step is
-  /// taken, nothing is logged, evaluated or saved behind them.
+  /// Iterations (the first is 0) whose batch is only read: nothing is computed, no step is made,
+  /// and nothing is logged, evaluated or saved after them.
   std::vector<int64_t> iterations_to_skip = {};
 
   bool deterministic_mode = false;  ///< A GPU's runs repeat to the bit.
@@ -69,13 +69,12 @@ struct TrainerOptions {
   std::optional<double> exit_duration_in_mins;
   megatron::MegatronVersion version = megatron::newest_megatron_version();
 
-  /// What args say of schedule, optimizer, checkpoints, logs and the run's end; the rest (model,
-  /// data, batches) is put together by the caller. Mirrors Megatron-LM
-  /// megatron/training/arguments.py.
+  /// Reads the args for schedule, optimizer, checkpoints, logs and the end of the run; the caller
+  /// provides the rest (model, data, batches). Mirrors Megatron-LM megatron/training/arguments.py.
   void take_fields(megatron::FieldReader& reader);
 };
 
-/// What the trainer tells its caller.
+/// Callbacks of the trainer.
 struct TrainerHooks {
   /// Megatron's lines: of a run's beginning and its checkpoints on the first rank, of its steps and
   /// evaluations on the last.
@@ -84,7 +83,7 @@ struct TrainerHooks {
   std::function<int()> received_signal;
 };
 
-/// What became of one step; for tests and for who watches a run.
+/// The result of one step, for tests and monitoring.
 struct StepReport {
   int64_t iteration = 0;
   double lr = 0;            ///< That the update used.

@@ -26,12 +26,11 @@ struct HeadCopy {
 };
 
 /// Copies queries, keys and values between the array that the product with linear_qkv's weight
-/// gives and arrays of their own, and turns queries and keys by rotary embedding on the way:
-/// a pair of channels (a, b) becomes (a cos - b sin, b cos + a sin). Arithmetic in fp32, rounded
-/// once to the arrays' type. As many passes over memory as a copy, where Megatron's operators take
-/// five and a concatenation in the backward pass.
-/// Mirrors Megatron-LM megatron/core/models/common/embeddings/rope_utils.py:
-/// _apply_rotary_pos_emb_bshd.
+/// returns and separate arrays, and applies rotary embedding to queries and keys: a pair of
+/// channels (a, b) becomes (a cos - b sin, b cos + a sin). Arithmetic in fp32, rounded once to the
+/// arrays' type. As many passes over memory as a copy, where Megatron's operators take five and a
+/// concatenation in the backward pass. Mirrors Megatron-LM
+/// megatron/core/models/common/embeddings/rope_utils.py: _apply_rotary_pos_emb_bshd.
 struct RotaryHeads {
   static constexpr int kMaxCopies = 3;
 

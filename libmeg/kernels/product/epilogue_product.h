@@ -10,8 +10,9 @@ struct CUstream_st;
 
 namespace meg::kernels {
 
-/// What a matrix product does besides, while its numbers are still in registers. All matrices are
-/// dense and row-major; sums are fp32, rounded once to the arrays' type; GELU has the tanh form.
+/// What a matrix product computes in addition, while its results are still in registers. All
+/// matrices are dense and row-major; sums are fp32, rounded once to the arrays' type; GELU has the
+/// tanh form.
 enum class Epilogue : uint8_t {
   /// auxiliary = left [rows, inner] x right [columns, inner], transposed, + bias [columns];
   /// output [rows, columns] = gelu(auxiliary).

@@ -11,9 +11,9 @@
 
 namespace meg::nn {
 
-/// Keys and values of sequences that a model continues. Each lies in a slot of its own and has
-/// its own length, so that a batch needs no padding and a slot can be used again at any time.
-/// Mirrors Megatron-LM megatron/core/inference_params.py, where all sequences have one length.
+/// Keys and values of sequences that a model continues. Each has a separate slot and its own
+/// length, so that a batch needs no padding and a slot can be reused at any time. Mirrors
+/// Megatron-LM megatron/core/inference_params.py, where all sequences have one length.
 class KvCache {
  public:
   /// For a model, or the part of one, of such options. capacity: tokens that a slot holds. A CPU
