@@ -78,13 +78,27 @@ void read_args(megatron::FieldReader& args, Arguments& arguments) {
 /// parameter's size nor what is kept of a layer: command lines of trainings have them.
 std::map<std::string_view, std::string_view> fields_without_memory() {
   std::map<std::string_view, std::string_view> fields;
-  for (const char* field :
-       {"activation_func_clamp_value", "apply_residual_connection_post_layernorm",
-        "bias_gelu_fusion", "data_parallel_random_init", "ddp_bucket_size", "ddp_num_buckets",
-        "glu_linear_offset", "layernorm_epsilon", "layernorm_zero_centered_gamma", "no_rope_freq",
-        "onnx_safe", "openai_gelu", "rope_scaling_factor", "rope_type", "rotary_base",
-        "rotary_interleaved", "rotary_percent", "rotary_seq_len_interpolation_factor",
-        "squared_relu", "use_rope_scaling", "use_tp_pp_dp_mapping"}) {
+  for (const char* field : {"activation_func_clamp_value",
+                            "apply_residual_connection_post_layernorm",
+                            "bias_gelu_fusion",
+                            "data_parallel_random_init",
+                            "ddp_bucket_size",
+                            "ddp_num_buckets",
+                            "glu_linear_offset",
+                            "layernorm_epsilon",
+                            "layernorm_zero_centered_gamma",
+                            "no_rope_freq",
+                            "onnx_safe",
+                            "openai_gelu",
+                            "rope_scaling_factor",
+                            "rope_type",
+                            "rotary_base",
+                            "rotary_interleaved",
+                            "rotary_percent",
+                            "rotary_seq_len_interpolation_factor",
+                            "squared_relu",
+                            "use_rope_scaling",
+                            "use_tp_pp_dp_mapping"}) {
     fields.emplace(field, kSame);
   }
   return fields;

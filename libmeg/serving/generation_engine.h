@@ -9,25 +9,26 @@
 
 namespace meg::serving {
 
-/// How the next token is drawn from the logits. Names and defaults are those of Megatron's server.
-/// Mirrors Megatron-LM megatron/text_generation/sampling.py: sample.
+/// How the next token is sampled from the logits. Names and defaults are those of Megatron's
+/// server. Mirrors Megatron-LM megatron/text_generation/sampling.py: sample.
 struct SamplingOptions {
   double temperature = 1;  ///< > 0; divides the logits. Below 1e-30 as top_k 1.
   int64_t top_k = 0;       ///< 0: off; 1: the most likely token (greedy, no random number drawn).
   double top_p = 0;        ///< 0: off; to 1. Not together with top_k.
   double top_p_decay = 0;  ///< top_p is multiplied by it after each token; 0: off.
-  double top_p_bound = 0;  ///< What top_p does not fall below.
-  uint64_t seed = 0;       ///< Of this request's own generator: what others ask does not matter.
+  double top_p_bound = 0;  ///< Lower bound of top_p.
+  uint64_t seed =
+      0;  ///< Seed of this request's own generator, so that other requests have no influence.
 };
 
-/// What ends a text before its tokens are spent.
+/// What ends a text before its maximum number of tokens.
 struct StopRules {
   bool on_eod = true;
   bool on_double_eol = false;  ///< A token that is two newlines, or two tokens that are one each.
   bool on_eol = false;         ///< A token that ends in a newline.
 };
 
-/// The most likely texts are searched for, instead of one drawn token by token.
+/// Searches for the most likely texts, instead of sampling one token by token.
 struct BeamSearchOptions {
   int64_t beam_width = 1;      ///< Texts that are held at a time.
   int64_t num_return_gen = 1;  ///< At most beam_width.
@@ -57,7 +58,7 @@ struct Beam {
   double score = 0;  ///< Sum of log probabilities over length ^ length_penalty.
 };
 
-/// What became of a request.
+/// The result of a request.
 struct GeneratedText {
   std::vector<int32_t> tokens;  ///< The prompt and what follows it.
   size_t prompt_size = 0;       ///< Tokens of the prompt.
@@ -68,7 +69,7 @@ struct GeneratedText {
   std::vector<Beam> beams;
 };
 
-/// What step() did for a request.
+/// The result of step() for a request.
 struct GenerationEvent {
   int64_t request = 0;           ///< add()'s answer.
   std::optional<int32_t> token;  ///< Empty where tokens_to_generate was 0, and with beam.
@@ -82,17 +83,18 @@ class GenerationEngine {
  public:
   virtual ~GenerationEngine() = default;
 
-  /// What is wrong with a request, before it waits: kInvalidArgument, kOutOfRange.
+  /// Checks a request before it is queued: kInvalidArgument, kOutOfRange.
   virtual Status check(const GenerationRequest& request) const = 0;
 
-  /// Whether add() would take one more such request now; where not, step() makes room in time.
-  /// Requests with and without beam do not take each other's room.
+  /// Whether add() would accept one more such request now; if not, step() frees space in time.
+  /// Requests with and without beam do not use each other's space.
   virtual bool has_room(const GenerationRequest& request) const = 0;
 
-  /// Takes a request up and returns its number. Errors: check()'s; kResourceExhausted without room.
+  /// Adds a request and returns its number. Errors: check()'s; kResourceExhausted if there is no
+  /// space.
   virtual Result<int64_t> add(GenerationRequest request) = 0;
 
-  /// Forgets a request that is not finished.
+  /// Cancels a request that is not finished.
   virtual void cancel(int64_t request) = 0;
 
   /// Requests that are not finished.
@@ -104,7 +106,7 @@ class GenerationEngine {
   /// One token for every active request, or for each text that its beam search holds.
   virtual Result<std::vector<GenerationEvent>> step() = 0;
 
-  /// Why the engine can take up nothing any more, after an error that it does not get over.
+  /// The error that the engine cannot recover from, after which it accepts no requests.
   virtual Status lost() const { return {}; }
 };
 

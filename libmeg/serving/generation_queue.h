@@ -16,12 +16,12 @@
 
 namespace meg::serving {
 
-/// What one client asks for.
+/// The request of one client.
 using GenerationJob = std::vector<GenerationRequest>;
 
-/// Jobs of many threads, generated together by one engine on a thread of its own: between two steps
-/// those that wait are taken up, in the order of their coming, as long as the engine has room; beam
-/// searches and other texts do not wait for each other. Each function may be called from any
+/// Jobs of many threads, which one engine on a separate thread generates together: between two
+/// steps waiting jobs are added in the order of their arrival, as long as the engine has space;
+/// beam searches and other texts do not wait for each other. Each function may be called from any
 /// thread.
 class GenerationQueue {
  public:
@@ -38,7 +38,7 @@ class GenerationQueue {
   GenerationQueue(const GenerationQueue&) = delete;
   GenerationQueue& operator=(const GenerationQueue&) = delete;
 
-  /// As stop() without grace.
+  /// Like stop() without a grace period.
   ~GenerationQueue();
 
   /// The ticket's outcome may be an error: what the engine finds wrong with a request
@@ -48,8 +48,8 @@ class GenerationQueue {
 
   Load load() const;
 
-  /// Refuses what waits and comes; what the engine is at may continue for `grace`, then it is
-  /// cancelled. Returns once the engine rests.
+  /// Refuses waiting and new jobs; jobs that are being generated may continue for `grace`, and are
+  /// then cancelled. Returns when the engine is idle.
   void stop(std::chrono::milliseconds grace);
 
  private:

@@ -12,10 +12,11 @@
 
 namespace meg::serving {
 
-/// What became of a job: its texts in the order asked for.
+/// The result of a job: its texts in the order of the request.
 using GenerationOutcome = std::vector<GeneratedText>;
 
-/// Held by who asked for a job and by the queue. Each function may be called from any thread.
+/// Held by the thread that requested a job and by the queue. Each function may be called from any
+/// thread.
 class GenerationTicket {
  public:
   /// Errors: kResourceExhausted without file descriptors.
@@ -27,7 +28,8 @@ class GenerationTicket {
   /// Once, and only after ready_fd() was readable.
   Result<GenerationOutcome> take();
 
-  /// The outcome is not wanted any more: the job leaves the queue or the engine at the next step.
+  /// Declares that the outcome is no longer wanted: the job leaves the queue or the engine at the
+  /// next step.
   void cancel() { cancelled_ = true; }
 
   bool cancelled() const { return cancelled_; }

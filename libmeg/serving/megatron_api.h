@@ -18,7 +18,7 @@
 
 namespace meg::serving {
 
-/// What goes back to a client, and what the log says about it.
+/// The answer to a client, and its log entry.
 struct ApiAnswer {
   int status = 200;  ///< HTTP's; kClientGone where nobody is left to read it.
   std::string body;  ///< JSON.
@@ -31,8 +31,8 @@ struct ApiAnswer {
 /// nginx's number for a client that hung up before its answer.
 inline constexpr int kClientGone = 499;
 
-/// Megatron's `PUT /api`: a body in its request form becomes a job of the queue, and what becomes
-/// of that an answer in its form. answer() may be called from any thread.
+/// Megatron's `PUT /api`: converts a request body to a job of the queue, and the job's result to an
+/// answer in Megatron's form. answer() may be called from any thread.
 class MegatronApi {
  public:
   /// tokenizer and queue must outlive it. timeout: how long a request may wait and run. seed: of

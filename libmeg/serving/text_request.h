@@ -11,7 +11,7 @@
 
 namespace meg::serving {
 
-/// What a server sets for the requests it takes.
+/// The defaults and limits that a server sets for requests.
 struct RequestRules {
   SamplingOptions sampling;  ///< For what a request does not name.
   int64_t max_tokens_to_generate = 1024;
@@ -38,9 +38,9 @@ struct TextRequest {
   std::optional<BeamRequest> beam;
 };
 
-/// body: JSON with the keys of Megatron's `PUT /api`. Keys that are not among them are errors.
-/// kInvalidArgument with one sentence that names the key.
-/// Mirrors Megatron-LM megatron/text_generation_server.py: MegatronGenerate.put.
+/// body: JSON with the keys of Megatron's `PUT /api`. Unknown keys are errors. kInvalidArgument
+/// with one sentence that names the key. Mirrors Megatron-LM megatron/text_generation_server.py:
+/// MegatronGenerate.put.
 Result<TextRequest> read_text_request(std::string_view body, const RequestRules& rules);
 
 }  // namespace meg::serving

@@ -9,19 +9,19 @@
 
 namespace meg::tokenizer {
 
-/// Decodes a text while its ids are made. The pieces, one behind the other, are what decode() gives
-/// for all ids; each is whole characters of UTF-8, and empty while what an id adds depends on those
-/// behind it. Takes time in proportion to the text where the tokenizer joins_token_bytes(); for
-/// others each id decodes all before it, too: there it is for texts that are shown, not for
-/// datasets. The tokenizer must outlive it.
+/// Decodes a text while its ids are generated. The concatenated pieces are what decode() returns
+/// for all ids; each piece consists of complete UTF-8 characters, and is empty as long as an id's
+/// text depends on later ids. Takes time proportional to the text if the tokenizer
+/// joins_token_bytes(); for others each id decodes all previous ones again, so use it for texts
+/// that are displayed, not for datasets. The tokenizer must outlive it.
 class DecodeStream {
  public:
   explicit DecodeStream(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
 
-  /// What is certain with one more id. kOutOfRange for an id outside the vocabulary.
+  /// The text that is certain after one more id. kOutOfRange for an id outside the vocabulary.
   Result<std::string> add(int32_t id);
 
-  /// What is left at the end of the text.
+  /// The rest, at the end of the text.
   Result<std::string> finish();
 
  private:

@@ -8,8 +8,8 @@
 
 namespace meg::tokenizer {
 
-/// The ids of one text, which may end anywhere: the padding that encoders ask for is made here.
-/// encoder: for DType::kInt32. text: valid UTF-8. Errors: encoder.encode's.
+/// The ids of one text, without requirements on its end: this function adds the padding that
+/// encoders need. encoder: for DType::kInt32. text: valid UTF-8. Errors: encoder.encode's.
 Result<std::vector<int32_t>> encode_text(TokenEncoder& encoder, std::string_view text);
 
 }  // namespace meg::tokenizer

@@ -7,9 +7,10 @@
 
 namespace meg::tokenizer {
 
-/// What Megatron at `version` calls the tokenizer of these flags; options.version is not read.
-/// kInvalidArgument where the type is unknown, where a flag that it needs is not given, and where
-/// the revision builds no index caches with it; kUnsupported for a type whose names libmeg lacks.
+/// The identity that Megatron at `version` gives to the tokenizer of these flags; options.version
+/// is not used. kInvalidArgument if the type is unknown, if a required flag is missing, and if the
+/// revision does not build index caches with it; kUnsupported for a type whose names libmeg does
+/// not know.
 Result<megatron::TokenizerIdentity> identify_tokenizer(const TokenizerOptions& options,
                                                        const megatron::MegatronVersion& version);
 

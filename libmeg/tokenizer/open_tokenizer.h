@@ -12,7 +12,7 @@
 
 namespace meg::tokenizer {
 
-/// What the tokenizer flags of Megatron-LM say; empty where a flag was not given.
+/// The values of Megatron-LM's tokenizer flags; empty if a flag was not given.
 struct TokenizerOptions {
   std::string tokenizer_type;         ///< --tokenizer-type
   std::string vocab_file;             ///< --vocab-file
@@ -39,7 +39,7 @@ struct TokenizerOptions {
   std::optional<int64_t> null_tokenizer_eod_id;  ///< --null-tokenizer-eod-id
   std::optional<int64_t> null_tokenizer_pad_id;  ///< --null-tokenizer-pad-id
 
-  /// HuggingFaceTokenizer: what the post-processor puts around a text
+  /// HuggingFaceTokenizer: whether to add the tokens that the post-processor puts around a text
   /// (--tokenizer-hf-include-special-tokens, --tokenizer-hf-no-include-special-tokens); empty: as
   /// the revision has it.
   std::optional<bool> hf_include_special_tokens;
@@ -51,10 +51,9 @@ struct TokenizerOptions {
   void take_fields(megatron::FieldReader& args);
 };
 
-/// The tokenizer that the flags ask for. kInvalidArgument for an unknown type or a flag that is
-/// missing, kUnsupported for what the revision makes of a type and libmeg lacks, else what its
-/// files give.
-/// Mirrors Megatron-LM megatron/tokenizer/tokenizer.py: build_tokenizer.
+/// Opens the tokenizer that the flags select. kInvalidArgument for an unknown type or a missing
+/// flag, kUnsupported if libmeg does not support the revision's form of a type; also the errors of
+/// its files. Mirrors Megatron-LM megatron/tokenizer/tokenizer.py: build_tokenizer.
 Result<std::unique_ptr<Tokenizer>> open_tokenizer(const TokenizerOptions& options);
 
 /// Whether the flags name a tokenizer: a type that libmeg has, with every flag that it needs.

@@ -9,7 +9,7 @@
 namespace meg::tokenizer {
 
 /// A growable array of token ids, kept in the dtype they are written in: uint16 or int32.
-/// Growth leaves new memory uninitialized, so reserving room that is not used costs no pages.
+/// Growth leaves new memory uninitialized, so reserving unused space costs no pages.
 class TokenBuffer {
  public:
   /// dtype: kUint16 or kInt32.
@@ -32,13 +32,13 @@ class TokenBuffer {
 
   void clear() { size_ = 0; }
 
-  /// Takes away what stands behind the first `tokens` tokens.
+  /// Removes everything after the first `tokens` tokens.
   void truncate(int64_t tokens) { size_ = tokens; }
 
   /// Appends one id, which must fit the dtype.
   void push_back(int32_t id);
 
-  /// Makes room for `count` more tokens and returns where the first of them goes. Id is the type of
+  /// Reserves space for `count` more tokens and returns the address of the first. Id is the type of
   /// dtype() (uint16_t or int32_t). Follow with commit().
   template <class Id>
   Id* grow(int64_t count) {
@@ -46,10 +46,10 @@ class TokenBuffer {
     return reinterpret_cast<Id*>(data_) + size_;
   }
 
-  /// Says how many of the tokens that grow() made room for were written.
+  /// Commits the number of tokens that were written to the space of grow().
   void commit(int64_t count) { size_ += count; }
 
-  /// Gives back the memory beyond `tokens` tokens; what is kept beyond that is lost.
+  /// Frees the memory beyond `tokens` tokens; tokens beyond that are lost.
   void shrink(int64_t tokens);
 
  private:

@@ -24,11 +24,11 @@ class TokenEncoder {
   /// Appends text's ids to `tokens`, whose dtype is the one the encoder was made for.
   /// text: valid UTF-8 with text::kTextPadding readable bytes behind it. kInvalidArgument for a
   /// text that has no ids (NullTokenizer takes numbers alone), kResourceExhausted where a pattern
-  /// of the tokenizer takes too many steps; what was appended before an error means nothing.
+  /// of the tokenizer takes too many steps; after an error the appended ids are meaningless.
   virtual Status encode(std::string_view text, TokenBuffer& tokens) = 0;
 };
 
-/// A token that text means as a whole, never as a part of ordinary words.
+/// A token that is only matched as a whole, never as a part of ordinary words.
 struct SpecialToken {
   std::string text;
   int32_t id;
@@ -54,8 +54,8 @@ class Tokenizer {
   /// By ascending id.
   virtual std::vector<SpecialToken> special_tokens() const { return {}; }
 
-  /// What the token adds to a decoded text, which need not be whole characters; empty for an id
-  /// that is no token.
+  /// The bytes that the token adds to a decoded text, which need not be complete characters; empty
+  /// for an id that is not a token.
   virtual std::optional<std::string_view> token_bytes(int32_t id) const = 0;
 
   /// Whether decode()'s text is that of the tokens' bytes, one token's behind the other's.
@@ -75,30 +75,30 @@ class Tokenizer {
   /// kOutOfRange for an id outside the vocabulary.
   Result<std::string> decode(std::span<const int32_t> ids) const { return decode_text(ids, false); }
 
-  /// The part of decode() that stays whatever ids come behind these: its beginning, of whole
-  /// characters. decode_stream.h gives a text piece by piece.
+  /// The part of decode() that does not depend on later ids: its beginning, in complete characters.
+  /// decode_stream.h returns a text piece by piece.
   Result<std::string> decode_beginning(std::span<const int32_t> ids) const {
     return decode_text(ids, true);
   }
 
-  /// 32 hexadecimal digits, equal for tokenizers whose ids mean the same and that cut texts alike,
-  /// whatever files they come from: of the special tokens and rules(). What a revision of Megatron
-  /// puts around a text, such as <s>, and whether it takes the text of a special token for the
-  /// token is no part of it. nullopt for NullTokenizer, whose ids are anybody's.
+  /// 32 hexadecimal digits, a digest of the special tokens and rules(), equal for tokenizers whose
+  /// ids mean the same and that split texts in the same way, whatever files they come from. It does
+  /// not include what a revision of Megatron puts around a text, such as <s>, nor whether the text
+  /// of a special token becomes that token. nullopt for NullTokenizer, whose ids can mean anything.
   std::optional<std::string> identity() const;
 
   /// One text, without the padding rule. kInvalidArgument where text is not UTF-8 or has no ids.
   Result<std::vector<int32_t>> encode(std::string_view text) const;
 
-  /// What a user should know about the files this came from; one line each, mostly empty.
+  /// Warnings about the tokenizer's files, one line each; usually empty.
   const std::vector<std::string>& warnings() const { return warnings_; }
 
  protected:
   /// decode(), or with more_follow decode_beginning().
   virtual Result<std::string> decode_text(std::span<const int32_t> ids, bool more_follow) const = 0;
 
-  /// What decides ids besides the special tokens, all other tokens with their ids among it, in a
-  /// form that differs where ids do; nullopt: the tokenizer has no identity.
+  /// Everything that determines ids besides the special tokens, including all other tokens with
+  /// their ids, in a form that differs if ids do; nullopt: the tokenizer has no identity.
   virtual std::optional<std::string> rules() const { return std::nullopt; }
 
   std::vector<std::string> warnings_;

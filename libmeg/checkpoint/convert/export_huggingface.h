@@ -44,9 +44,8 @@ struct ExportPlan {
 /// is not what its file says.
 Result<ExportPlan> plan_export(const MegatronCheckpoint& checkpoint, const ExportOptions& options);
 
-/// Runs a plan: save_dir appears by one rename when every file is whole and flushed. An older
-/// folder of that name is replaced only then; kInvalidArgument where it holds what is no Hugging
-/// Face model.
+/// Runs a plan: save_dir appears by one rename when every file is complete and flushed. An older
+/// folder of that name is replaced only then; kInvalidArgument if it is not a Hugging Face model.
 Status save_export(const ExportPlan& plan, const std::string& save_dir,
                    const TransferOptions& options);
 

@@ -15,21 +15,22 @@ struct ReshardOptions {
   int64_t pipeline_model_parallel_size = 1;
   int64_t virtual_pipeline_model_parallel_size = 1;  ///< 1: none.
   int64_t expert_model_parallel_size = 1;
-  /// Tokens of the unpadded vocabulary: the table is padded anew for the target. Without it the
-  /// table keeps its height, which must divide by the target's tensor-parallel size.
+  /// Number of tokens without padding: the table is padded again for the target. If unset, the
+  /// table keeps its number of rows, which the target's tensor-parallel size must divide.
   std::optional<int64_t> true_vocab_size;
   std::optional<model::NameFamily> names;  ///< Without: the source's.
   std::optional<DType> params_dtype;       ///< Of the weights; without: the source's.
   bool keep_optimizer = true;
   /// Whether to write the state of --use-distributed-optimizer; without: where the source has it.
   std::optional<bool> distributed_optimizer;
-  /// That its buffers are padded for, and that args say; without: the source's.
+  /// The data-parallel size that its buffers are padded for and that args state; unset: the
+  /// source's.
   std::optional<int64_t> data_parallel_size;
   /// Checks what is read while planning (generator states to be changed) against its CRC-32.
   bool check_crcs = true;
 };
 
-/// A plan with what people want to know before it runs.
+/// A plan with information for the user before it runs.
 struct ReshardPlan {
   TransferPlan transfers;
   int64_t source_padded_vocab_size = 0;
@@ -47,7 +48,7 @@ struct ReshardPlan {
 Result<ReshardPlan> plan_reshard(const MegatronCheckpoint& checkpoint,
                                  const ReshardOptions& options);
 
-/// How long the parts of save_reshard took.
+/// The times of the parts of save_reshard.
 struct SaveTimes {
   double copy_seconds = 0;
   double flush_seconds = 0;  ///< To the device, and the renaming.

@@ -12,7 +12,7 @@
 
 namespace meg::serving {
 
-/// The limits of one request, however slowly or at length its client sends it.
+/// The time limits of one request.
 struct ClientLimits {
   std::chrono::milliseconds request = std::chrono::seconds(30);  ///< To receive one, whole.
   std::chrono::milliseconds write = std::chrono::seconds(30);    ///< To send an answer.
@@ -46,8 +46,8 @@ class ClientConnection {
   /// Whether the time to receive the request ran out.
   bool is_too_slow() const { return is_too_slow_; }
 
-  /// Ends the sending and waits a little for the client to end as well, so that it can read an
-  /// answer that came before all of its request was taken.
+  /// Shuts down sending and waits briefly for the client to do the same, so that it can read an
+  /// answer that was sent before its request was read completely.
   void close_gently();
 
   /// Both directions end; what the thread waits for fails.

@@ -30,7 +30,7 @@ struct Health {
   std::string json = {};
 };
 
-/// What the server answers with. All are called from many threads.
+/// The handlers of the server. All are called from many threads.
 struct HttpHandlers {
   /// `PUT /api` and `POST /api`: the body and the client's socket.
   std::function<ApiAnswer(std::string_view body, int client)> api;
@@ -41,8 +41,8 @@ struct HttpHandlers {
   std::function<void(const RequestLog&)> log;
 };
 
-/// HTTP/1.1 over TCP, a thread for each connection. Nothing that a client sends or leaves unsent
-/// ends it or keeps others waiting; wrong requests get a 4xx and `{"message":...}`.
+/// HTTP/1.1 over TCP, a thread for each connection. Nothing that a client sends or fails to send
+/// ends the server or delays others; invalid requests get a 4xx and `{"message":...}`.
 class HttpServer {
  public:
   /// Listens and answers from now on, on threads of its own.
@@ -58,11 +58,11 @@ class HttpServer {
   /// Host and port, such as "127.0.0.1:5000" or "[::1]:5000".
   std::string address() const;
 
-  /// Takes no more connections and ends those that are not being answered.
+  /// Accepts no more connections and closes those that are not being answered.
   void close_door();
 
-  /// close_door(), then waits until the answers that are on their way have gone out, at most for
-  /// `grace`; then ends the connections.
+  /// Calls close_door(), waits at most `grace` until pending answers have been sent, and then
+  /// closes the connections.
   void stop(std::chrono::milliseconds grace = std::chrono::seconds(2));
 
  private:

@@ -5,7 +5,7 @@
 
 namespace meg::serving {
 
-/// What a log says about one request.
+/// The log entry of one request.
 struct RequestLog {
   std::string client;  ///< Address and port.
   std::string method;  ///< Empty where the request could not be read.

@@ -18,8 +18,8 @@ class Vocabulary {
   };
 
   /// json: the file's content, a byte order mark allowed in front; name: the file's, for errors.
-  /// A key given twice keeps its last id, as in Python.
-  /// kCorruption where this is no object of ids 0 ... 2^31-1, or has no entry.
+  /// A duplicate key keeps its last id, as in Python. kCorruption if this is not an object with ids
+  /// 0 ... 2^31-1, or has no entry.
   static Result<Vocabulary> parse(std::string_view json, const std::string& name);
 
   /// The same of texts, which differ, and ids from 0 on.

@@ -7,11 +7,11 @@
 
 namespace meg::tokenizer {
 
-/// What a tokenizer is made of, for people.
+/// A human-readable description of a tokenizer.
 struct TokenizerDescription {
   std::string model;       ///< How words become tokens.
-  std::string pattern;     ///< What cuts texts into words.
-  std::string normalizer;  ///< What changes texts before; "none" where nothing does.
+  std::string pattern;     ///< What splits texts into words.
+  std::string normalizer;  ///< What normalizes texts before that; "none" if nothing does.
 };
 
 /// Of a tokenizer that open_tokenizer opens. Errors: open_tokenizer's.

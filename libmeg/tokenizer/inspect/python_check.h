@@ -12,8 +12,8 @@ namespace meg::tokenizer {
 
 /// A shell command of one line that asks the Python package behind a tokenizer (tokenizers,
 /// transformers, tiktoken, sentencepiece) for the ids of text and prints `equal`, or `different:`
-/// and the package's ids. ids: libmeg's. kUnsupported where no package gives what Megatron does
-/// with the options.
+/// and the package's ids. ids: libmeg's. kUnsupported if no package does what Megatron does with
+/// the options.
 Result<std::string> python_check(const TokenizerOptions& options, std::string_view text,
                                  std::span<const int32_t> ids);
 

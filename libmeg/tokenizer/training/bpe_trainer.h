@@ -12,17 +12,17 @@
 
 namespace meg::tokenizer {
 
-/// What a byte-level BPE tokenizer is to become.
+/// The options for training a byte-level BPE tokenizer.
 struct BpeTrainerOptions {
   int64_t vocab_size = 0;     ///< tokens: special ones, the 256 bytes, and those that merges make
   int64_t min_frequency = 0;  ///< how often a pair must stand in the texts to be merged
   std::vector<std::string> special_tokens;  ///< their ids are 0 and on
 
-  /// What cuts texts into words, which merges never cross: a name of training_patterns() or a
+  /// What splits texts into words, which merges never cross: a name of training_patterns() or a
   /// regular expression in the dialect of Hugging Face's tokenizers.
   std::string pattern = "gpt2";
 
-  /// Bytes that the counts of words may take before they go to a file, of all counters together.
+  /// Memory for the word counts of all counters before they are written to a file, in bytes.
   int64_t memory_budget = int64_t{2} << 30;
   std::string spill_path;  ///< That file, which is removed in the end.
 };

@@ -23,10 +23,10 @@ struct SaveOptions {
 /// tokenizers 0.23 saves.
 class TrainedBpeFiles {
  public:
-  /// Opens the files that the options of a training will give, so that what cannot be written is
-  /// found before. kInvalidArgument where `save` names a token that is no special one, or where the
-  /// folder has files of another tokenizer that would stay beside the new ones; else what creating
-  /// the files gives.
+  /// Opens the files that the training will write, so that write errors are detected before it
+  /// starts. kInvalidArgument if `save` names a token that is not a special one, or if the folder
+  /// has files of another tokenizer that would remain beside the new ones; also the errors of
+  /// creating the files.
   static Result<TrainedBpeFiles> create(const SaveOptions& save, const BpeTrainerOptions& options);
 
   Status save(const TrainedBpe& trained);

@@ -17,11 +17,11 @@ class CheckpointFlags {
   /// Declares them; this object must live as long as `flags`.
   void declare(Flags& flags);
 
-  /// What the flags say, after Flags::parse. Errors of the rules' file name it.
+  /// The options that result from the flags, after Flags::parse. Errors in the rules file name it.
   Result<checkpoint::OpenCheckpointOptions> options() const;
 
-  /// kInvalidArgument, naming the flag, where one that was given contradicts the checkpoint's args,
-  /// which would win without a word.
+  /// kInvalidArgument, with the flag's name, if a given flag contradicts the checkpoint's args,
+  /// which would otherwise silently take precedence.
   Status check_against(const checkpoint::MegatronCheckpoint& checkpoint) const;
 
  private:

@@ -25,8 +25,8 @@ void read_data_args(megatron::FieldReader& args, DataFlags& data);
 /// --no-drop-last-partial-validation-sequence, and prepare_cache's --prepare-cache-world-size.
 void declare_own_data_flags(Flags& flags, DataFlags& data);
 
-/// Declares the whole command line of a training run for a program to which its samples alone
-/// matter, after the program's own flags.
+/// Declares the whole command line of a training run, after the program's own flags, for a program
+/// that only uses its samples.
 void declare_data_flags(Flags& flags, DataFlags& data, megatron::ArgumentValues& args);
 
 /// The tokenizer's part, with the revision to follow. kInvalidArgument for an unknown revision.
@@ -35,9 +35,9 @@ Result<tokenizer::TokenizerOptions> tokenizer_options(const DataFlags& data);
 /// Fills Megatron's part of `data`, after Flags::parse. kInvalidArgument: wrong usage.
 Status finish_data_flags(const megatron::ArgumentValues& args, DataFlags& data);
 
-/// What the flags add up to, waiting for caches that other processes build until the user
-/// interrupts it. Errors: those of samples::resolve_data, of identifying the tokenizer, and
-/// kInvalidArgument where a dataset was made with another one.
+/// Resolves the flags; waits for caches that other processes build until the user interrupts it.
+/// Errors: those of samples::resolve_data, of identifying the tokenizer, and kInvalidArgument where
+/// a dataset was made with another one.
 Result<samples::DataRun> resolve_data_flags(
     const DataFlags& data, const std::optional<std::string>& environment_world_size);
 

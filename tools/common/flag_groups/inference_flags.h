@@ -16,11 +16,11 @@
 
 namespace meg::tools {
 
-/// What every program that uses a trained model is told.
+/// The options of every program that uses a trained model.
 struct InferenceFlags : app::ModelRequest {
   InferenceFlags() { tokenizer = default_tokenizer(); }
 
-  std::optional<int64_t> micro_batch_size;  ///< Sequences at once; else as many as pay.
+  std::optional<int64_t> micro_batch_size;  ///< Sequences at once; unset: a number that is fast.
   int64_t seed = 1234;
 };
 

@@ -11,7 +11,7 @@
 
 namespace meg::tools {
 
-/// How inputs are read, as the command line says it.
+/// The flags that say how inputs are read.
 struct InputFlags {
   std::vector<std::string> inputs;
   std::optional<int64_t> max_documents;
@@ -28,7 +28,7 @@ struct InputFlags {
 /// required().
 Flag declare_input_flags(Flags& flags, InputFlags& input);
 
-/// Brings them into `options` after the command line was read, but for the inputs' names and
+/// Sets `options` from them after the command line was parsed, except for the inputs' names and
 /// --max-documents. kInvalidArgument for wrong values.
 Status finish_input_options(const InputFlags& flags, preprocess::InputOptions& options);
 

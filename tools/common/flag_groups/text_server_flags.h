@@ -29,10 +29,10 @@ struct TextServerFlags {
 
 void declare_text_server_flags(Flags& flags, TextServerFlags& values);
 
-/// kInvalidArgument for flags that do not go together: wrong usage.
+/// kInvalidArgument for flags that cannot be combined: wrong usage.
 Status check_text_server_flags(const TextServerFlags& flags);
 
-/// Serves until SIGINT, SIGTERM or SIGHUP; then what the model is at may finish, the rest is
+/// Serves until SIGINT, SIGTERM or SIGHUP; then running requests may finish, and the others are
 /// refused. Says on standard output where it listens, and writes a line for each request on
 /// standard error. seed: of what is drawn for requests that name none. Errors: those of listening;
 /// the error that the engine does not recover from, which ends the server, too.

@@ -10,10 +10,10 @@
 
 namespace meg::tools {
 
-/// What the tokenizer flags say where none is given.
+/// The defaults of the tokenizer flags.
 tokenizer::TokenizerOptions default_tokenizer();
 
-/// What the file beside a dataset is to say of a tokenizer; nullopt for one without identity.
+/// The content of the file beside a dataset for a tokenizer; nullopt for one without identity.
 std::optional<dataset::DatasetTokenizer> dataset_tokenizer(
     const tokenizer::TokenizerOptions& options, const tokenizer::Tokenizer& tokenizer);
 

@@ -7,7 +7,7 @@
 
 namespace meg::tools {
 
-/// Turns the rows of the table's families into flags; see Flags::arguments.
+/// Makes flags from the rows of the table's families; see Flags::arguments.
 void add_argument_flags(FlagTable& table);
 
 /// The text of --list-arguments: a line a row, its cells parted by tabs, behind a line of titles.

@@ -15,16 +15,16 @@ struct FlagUse {
   std::vector<std::string_view> values;
 };
 
-/// A command line with every word at its place.
+/// A parsed command line.
 struct CommandLine {
   std::vector<FlagUse> flags;  ///< As typed, up to the first --help or --version.
   std::vector<std::string_view> positionals;
 };
 
-/// Sorts the words behind the program's name into flags, their values and positionals, by
-/// argparse's rules (see Flags). Values are not looked at, and there may be more positionals than
-/// the program takes.
-/// Errors: kInvalidArgument for unknown and ambiguous flags, missing values and values of switches.
+/// Sorts the words after the program's name into flags, their values and positional arguments, by
+/// argparse's rules (see Flags). Values are not checked, and there may be more positional arguments
+/// than the program accepts. Errors: kInvalidArgument for unknown and ambiguous flags, missing
+/// values and values of switches.
 Result<CommandLine> read_command_line(const FlagTable& table,
                                       std::span<const std::string_view> words);
 

@@ -6,7 +6,7 @@
 
 namespace meg::tools {
 
-/// What is wrong with a word of a command line or of a file of flags.
+/// An error about a word of a command line or of a config file.
 template <class... Args>
 Status flag_error(fmt::format_string<Args...> format, Args&&... args) {
   return make_error(StatusCode::kInvalidArgument, format, std::forward<Args>(args)...);

@@ -8,7 +8,7 @@
 
 namespace meg::tools {
 
-/// Whether two names are one flag: `-` and `_` inside a name are the same.
+/// Whether two names mean the same flag: `-` and `_` inside a name are equal.
 bool same_flag_name(std::string_view a, std::string_view b);
 
 /// Whether `typed` begins `name`, with the same rule.
@@ -21,7 +21,7 @@ struct NamedFlag {
   bool is_old_name = false;
 };
 
-/// The flag that has exactly this name, now or once.
+/// The flag with exactly this name, current or old.
 std::optional<NamedFlag> find_flag(const FlagTable& table, std::string_view name);
 
 /// That flag, else every flag that `typed` begins. Other names, and flags that the program only

@@ -8,7 +8,7 @@
 
 namespace meg::tools {
 
-/// What a command line and its --config file ask for.
+/// The result of parsing a command line and its --config file.
 struct ParsedFlags {
   enum class End { kGoOn, kHelp, kVersion, kListArguments };
 

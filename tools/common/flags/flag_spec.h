@@ -82,14 +82,14 @@ struct FlagTable {
   bool complete = false;  ///< --help and its like are among the flags.
 };
 
-/// What is wrong with one value of the flag: "expected 1 to 1024, found 0"; empty: nothing.
+/// The error of one value of the flag: "expected 1 to 1024, found 0"; empty if there is none.
 std::string complaint(const FlagSpec& spec, std::string_view value);
 
 /// Converts values in which complaint() finds nothing wrong, and stores them in the spec's
 /// variable.
 void store_values(const FlagSpec& spec, const std::vector<std::string>& values);
 
-/// What the spec's variable holds, as text for --help.
+/// The value of the spec's variable, as text for --help.
 std::string current_value(const FlagSpec& spec);
 
 /// Columns of standard output: COLUMNS, else the terminal's, else 80.

@@ -26,7 +26,7 @@ enum class Arity { kSwitch, kValue, kList };
 using ValueTarget = std::variant<std::string*, int64_t*, double*, std::optional<std::string>*,
                                  std::optional<int64_t>*, std::optional<double>*>;
 
-/// What may be said about a flag after declaring it; valid as long as its Flags.
+/// Properties of a declared flag; valid as long as its Flags.
 class Flag {
  public:
   explicit Flag(FlagSpec* spec) : spec_(spec) {}
@@ -34,7 +34,7 @@ class Flag {
   /// A command line without this flag is a usage error.
   Flag& required();
 
-  /// A name that older revisions of Megatron had for it: taken with a note.
+  /// Its name in older revisions of Megatron: accepted with a note.
   Flag& old_name(std::string name);
 
   /// Integers only: both ends are allowed values.
@@ -64,17 +64,18 @@ struct ArgumentScope {
   /// "nothing is trained here"}. kNone never matters.
   std::map<megatron::Effect, std::string_view> idle;
 
-  /// The same of single fields: {"save", "nothing is saved here"}.
+  /// The same for single fields: {"save", "nothing is saved here"}.
   std::map<std::string_view, std::string_view> idle_fields;
 };
 
 /// The command line of one program, as argparse users expect it.
 ///
-/// Flags are bound to variables: what a variable holds when its flag is declared is the default,
-/// and `--help` shows it. Taken are `--flag value`, `--flag=value`, `--a-b` as `--a_b`, any prefix
-/// of a name that fits one flag only, `-` and negative numbers as values, and `--` before
-/// positionals that begin with a dash. A flag given twice: the last wins, lists too. Lists run to
-/// the next flag. Names are written with their leading dashes, such as "--output-prefix".
+/// Flags are bound to variables: the value of a variable when its flag is declared is the default,
+/// which `--help` shows. Accepted are `--flag value`, `--flag=value`, `--a-b` as `--a_b`, any
+/// unique prefix of a name, `-` and negative numbers as values, and `--` before positional
+/// arguments that begin with a dash. If a flag occurs twice, the last one wins, also for lists.
+/// Lists extend to the next flag. Names are written with their leading dashes, such as
+/// "--output-prefix".
 ///
 /// Every program has --help, --version and --config FILE, whose lines `output-prefix = PATH` give
 /// flags that the command line does not (docs/command_line.md).
@@ -84,8 +85,7 @@ class Flags {
   Flags(std::string program, std::string summary);
   ~Flags();
 
-  /// What usage shows beside the required flags: those that are needed unless others stand for
-  /// them.
+  /// Additional text of the usage line: flags that are required unless others replace them.
   void usage(std::string needed);
 
   /// Commands with which --help ends, as typed.
@@ -111,8 +111,8 @@ class Flags {
   /// All arguments from here on that belong to no flag; at least one unless optional().
   Flag positional_list(std::string name, std::vector<std::string>* target, std::string help);
 
-  /// A flag of Megatron that this program does not do yet: an error with exit code 1, since the
-  /// command line itself is right.
+  /// A flag of Megatron that this program does not support yet: an error with exit code 1, because
+  /// the command line itself is correct.
   void not_yet(std::string name, Arity arity);
 
   /// Takes every flag of `rows`, by row:

@@ -20,8 +20,8 @@ Result<simdjson::dom::object> parse_json_object(simdjson::dom::parser* parser,
 /// "a list", "the text \"pt\"", "3": a value as an error message shows it.
 std::string json_value_text(const simdjson::dom::element& value);
 
-/// Calls visit(key, value) -> Status for each member, until one fails. kCorruption where a key
-/// stands twice; `name` starts that error.
+/// Calls visit(key, value) -> Status for each member, until one fails. kCorruption if a key occurs
+/// twice; `name` starts that error.
 template <class Visit>
 Status for_each_member(const simdjson::dom::object& object, const std::string& name, Visit visit) {
   std::unordered_set<std::string_view> seen;

@@ -46,9 +46,9 @@ enum class PickleCallForm : uint8_t {
   kNewObjEx,  ///< callee.__new__(callee, *arguments, **keywords)
 };
 
-/// What a pickle would build by a call, kept opaque: it is never called. For a kCall node,
-/// children are callee, arguments (a tuple), and for kNewObjEx keywords (a dict); what the pickle
-/// did to the result afterwards follows in this struct.
+/// The result of a call in a pickle, kept opaque: it is never called. The children of a kCall node
+/// are callee, arguments (a tuple), and for kNewObjEx keywords (a dict); this struct holds what the
+/// pickle did to the result afterwards.
 struct PickleCall {
   PickleCallForm form = PickleCallForm::kReduce;
   std::vector<PickleId> items;   ///< Appended (list subclasses, deque).
@@ -70,11 +70,11 @@ struct PickleNode {
 /// The values of a pickle: nodes that refer to each other by index, so shared parts are stored once
 /// and cycles do no harm. Nothing in it was executed or imported. Nodes are never removed.
 ///
-/// Walkers must expect sharing and cycles in files of strangers: bound their depth (kMaxDepth) and
-/// what they visit.
+/// Code that walks the graph must expect sharing and cycles in untrusted files, and bound its depth
+/// (kMaxDepth) and the number of visited nodes.
 class PickleGraph {
  public:
-  /// Containers and objects inside each other: more are refused by reader, writer and walkers.
+  /// Maximum nesting of containers and objects: reader, writer and walkers refuse more.
   static constexpr int kMaxDepth = 1000;
 
   size_t size() const { return nodes_.size(); }

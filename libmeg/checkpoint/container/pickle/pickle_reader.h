@@ -16,7 +16,8 @@ struct PickleStream {
 };
 
 /// Reads one pickle of protocol 0 to 5 at the start of `bytes` into `graph` and executes nothing:
-/// classes and functions stay names, calls stay nodes. Several pickles may be read into one graph.
+/// classes and functions remain names, calls remain nodes. Several pickles may be read into one
+/// graph.
 ///
 /// Memory is bounded by the bytes given, never by what they claim. `name` starts every error, with
 /// the byte where it happened. kCorruption for damage; kUnsupported for extension codes,

@@ -17,7 +17,8 @@ namespace meg::checkpoint {
 class SafetensorsFile {
  public:
   /// Errors: those of parse_safetensors_header; kCorruption where the header's length goes past
-  /// the file or kMaxSafetensorsHeader. No memory is asked for that the file's size does not bear.
+  /// the file or kMaxSafetensorsHeader. Memory is never allocated beyond what the file's size
+  /// justifies.
   static Result<SafetensorsFile> open(const std::string& path);
 
   const std::string& path() const { return file_.path(); }

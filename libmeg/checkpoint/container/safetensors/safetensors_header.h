@@ -13,7 +13,7 @@
 
 namespace meg::checkpoint {
 
-/// What a safetensors header may have at most, in bytes: the reference implementation's limit.
+/// Maximum size of a safetensors header in bytes: the reference implementation's limit.
 inline constexpr uint64_t kMaxSafetensorsHeader = 100'000'000;
 
 /// Bytes of the header's length, little-endian, which a file begins with.
@@ -28,7 +28,7 @@ struct SafetensorsTensor {
   uint64_t bytes = 0;          ///< The product of shape times dtype_size(dtype).
 };
 
-/// What stands in front of a safetensors file's data.
+/// The header of a safetensors file.
 struct SafetensorsHeader {
   std::vector<std::pair<std::string, std::string>> metadata;  ///< `__metadata__`, texts alone.
   std::vector<SafetensorsTensor> tensors;  ///< As they lie in the file, one behind the other.
@@ -41,7 +41,7 @@ struct SafetensorsHeader {
 Result<SafetensorsHeader> parse_safetensors_header(std::string_view json, uint64_t data_bytes,
                                                    const std::string& name);
 
-/// Where everything lies in a file to be written.
+/// The layout of a file to be written.
 struct SafetensorsLayout {
   /// The file's first bytes: the header's length, its JSON text and spaces up to a multiple of 8.
   std::string head;
@@ -52,7 +52,7 @@ struct SafetensorsLayout {
 
 /// Lays out these tensors (their `begin` and `bytes` are not looked at) as the reference
 /// implementation does: larger element types first, then by name. kInvalidArgument for a name that
-/// stands twice, is no UTF-8 or is `__metadata__`; kUnsupported for types that the format does not
+/// occurs twice, is not UTF-8 or is `__metadata__`; kUnsupported for types that the format does not
 /// have; kOutOfRange where sizes cannot be counted.
 Result<SafetensorsLayout> lay_out_safetensors(
     std::span<const SafetensorsTensor> tensors,

@@ -29,8 +29,8 @@ Result<ShardIndex> parse_shard_index(std::string_view json, const std::string& n
 std::string shard_index_json(const ShardIndex& index, uint64_t total_bytes,
                              uint64_t parameter_count);
 
-/// Deals tensors of these sizes out to files of up to max_bytes, in their order: the file of each.
-/// A tensor that is larger has a file of its own.
+/// Distributes tensors of these sizes over files of up to max_bytes, in their order; returns the
+/// file of each. A larger tensor gets a file of its own.
 std::vector<size_t> split_into_shards(std::span<const uint64_t> bytes, uint64_t max_bytes);
 
 /// "model.safetensors" where there is one shard, else "model-00002-of-00005.safetensors" for the

@@ -9,9 +9,9 @@
 
 namespace meg::checkpoint {
 
-/// What the pickles of one checkpoint may grow to in memory, in proportion to the bytes of its
-/// files. A value of a pickle takes a byte at least, most take several; deflated pickles shrink by
-/// a tenth or so. Several threads may read under one budget.
+/// Limit on the memory of all pickles of a checkpoint, in proportion to the bytes of its files. A
+/// value of a pickle takes at least one byte, usually several; deflated pickles shrink by about a
+/// tenth. Several threads may share one budget.
 class PickleBudget {
  public:
   /// file_bytes: of all files that are opened under it.

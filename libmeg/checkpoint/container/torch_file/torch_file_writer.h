@@ -15,7 +15,7 @@
 
 namespace meg::checkpoint {
 
-/// What a torch file will hold: the value, and the storages that its tensors are views of.
+/// The content of a torch file: the value, and the storages that its tensors are views of.
 class TorchFileContent {
  public:
   struct Storage {
@@ -93,8 +93,8 @@ class TorchFileWriter {
   /// Writes bytes of a storage at `offset` bytes from its start. Thread-safe for distinct bytes.
   Status write(int storage, uint64_t offset, std::span<const std::byte> bytes) const;
 
-  /// Tells the CRC-32 of a storage's whole content. Thread-safe for distinct storages. Every
-  /// storage without literal content needs it before finish().
+  /// Sets the CRC-32 of a storage's whole content. Thread-safe for distinct storages. Must be
+  /// called for every storage without literal content before finish().
   void set_crc(int storage, uint32_t crc);
 
   /// Writes the local headers and the central directory and closes. Flushing to the device is the

@@ -10,7 +10,7 @@
 
 namespace meg::checkpoint {
 
-/// What kind of checkpoint lies in a folder.
+/// The format of the checkpoint in a folder.
 enum class CheckpointFormat : uint8_t {
   kMpRank,       ///< mp_rank_TT[_PPP[_EEE]]/model_optim_rng.pt
   kSplitMpRank,  ///< 2022-23: mp_rank_TT[_PPP]/model_rng.pt, and optim.pt beside it

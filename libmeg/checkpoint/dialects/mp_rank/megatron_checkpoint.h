@@ -15,7 +15,7 @@
 
 namespace meg::checkpoint {
 
-/// State that is no parameter but lies among them: `..._extra_state`.
+/// State beside the parameters that is not a parameter itself: `..._extra_state`.
 struct ExtraState {
   std::string spelling;          ///< Flat, with {} for the layer's number.
   std::optional<int64_t> layer;  ///< In the whole model.
@@ -41,7 +41,7 @@ struct ParamGroup {
   size_t parameters = 0;  ///< How many it has.
 };
 
-/// How a checkpoint's optimizer is written, so that a reshaped one can be written alike.
+/// The form of a checkpoint's optimizer, so that a reshaped one can be written in the same form.
 struct OptimizerLayout {
   OptimizerForm form = OptimizerForm::kNone;
   std::string inner_key = "optimizer";                ///< Or optimizer_state_dict.
@@ -74,7 +74,7 @@ struct OpenCheckpointOptions {
   /// Fields for checkpoints without args (--num-layers, --hidden-size ...); asked where args lack
   /// one.
   megatron::FieldLookup fallback;
-  /// Leaves the optimizer out, so that forms which are not supported yet do not hinder.
+  /// Skips the optimizer, so that unsupported forms are not an error.
   bool ignore_optimizer = false;
 };
 
