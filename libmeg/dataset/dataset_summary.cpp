@@ -28,7 +28,7 @@ void visit_lengths(const IndexedDataset& dataset, const Visit& visit) {
 /// Exact counts of the lengths below 65536, and of the longer ones by their upper 16 bits.
 ///
 /// Exact percentiles from 768 KiB of counts, whatever the number of sequences: a long length that
-/// is asked for costs a second pass over the index, which counts the lower halves of its bucket.
+/// is requested costs a second pass over the index, which counts the lower halves of its bucket.
 struct LengthCounts {
   std::vector<int64_t> short_ones = std::vector<int64_t>(kHalf);
   std::vector<int64_t> long_ones = std::vector<int64_t>(kHalf / 2);

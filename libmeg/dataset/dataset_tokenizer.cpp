@@ -72,7 +72,7 @@ Status check_dataset_tokenizers(std::span<const std::string> prefixes,
     MEG_ASSIGN_OR_RETURN(std::optional<DatasetTokenizer> made, read_dataset_tokenizer(prefix));
     if (made) named.emplace_back(prefix, *std::move(made));
   }
-  // The given tokenizer is asked for only where a dataset names one: making its identity takes
+  // The given tokenizer is requested only where a dataset names one: making its identity takes
   // time.
   if (named.empty()) return {};
   MEG_ASSIGN_OR_RETURN(const std::optional<DatasetTokenizer> used, given());

@@ -26,7 +26,7 @@ Result<IndexHeader> read_index_header(std::span<const std::byte> idx, const std:
     return make_error(StatusCode::kUnsupported,
                       "{}: TNTIDX (--dataset-impl lazy or cached) is not supported yet", name);
   }
-  // A file that ends within the magic is cut short; one that differs is something else.
+  // A file that ends within the magic is truncated; one that differs is something else.
   const auto found = idx.first(std::min(idx.size(), kIndexMagic.size()));
   const std::string_view text(reinterpret_cast<const char*>(found.data()), found.size());
   if (!kIndexMagic.starts_with(text)) {

@@ -86,7 +86,7 @@ Result<IndexedDataset> IndexedDataset::open(const std::string& prefix, const Opt
     dataset.dtype_ = DType::kFloat64;
   }
   dataset.item_size_ = dtype_size(dataset.dtype_);
-  // Some pages at both ends, which tell most files that were cut short or do not belong together.
+  // Some pages at both ends, which tell most files that were truncated or do not belong together.
   MEG_RETURN_IF_ERROR(dataset.check_ends());
   return dataset;
 }
@@ -152,7 +152,7 @@ int64_t IndexedDataset::item_count() const {
   return static_cast<int64_t>(sum);
 }
 
-/// Checked entry by entry when it is asked for: going through all of them when opening would touch
+/// Checked entry by entry when it is requested: going through all of them when opening would touch
 /// every page of an index of gigabytes.
 Result<SequenceRange> IndexedDataset::document(int64_t document) const {
   if (document < 0 || document >= document_count()) {

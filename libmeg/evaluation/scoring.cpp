@@ -12,7 +12,7 @@
 #include "libmeg/libtorch/torch_guard.h"
 #include "libmeg/parallel/pipeline_links.h"
 
-// Scores are asked for on the first rank and computed on all: sequences are shared out, sorted into
+// Scores are requested on the first rank and computed on all: sequences are shared out, sorted into
 // batches of about one length and dealt to the copies of the model; within a copy a batch passes
 // through the pipeline stages, whose last one scores it. What it finds goes back the same way once,
 // at the end.

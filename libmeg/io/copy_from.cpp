@@ -16,8 +16,8 @@
 namespace meg::io {
 namespace {
 
-/// Bytes between two questions whether to go on: few enough to notice an interruption soon, so many
-/// that asking costs nothing.
+/// Bytes between two questions whether to continue: few enough to notice an interruption soon, so
+/// many that asking costs nothing.
 constexpr int64_t kStretch = int64_t{64} << 20;
 
 /// Bytes that go through memory at a time where the system cannot copy by itself.
@@ -33,7 +33,7 @@ class Copy {
     if (in_system_) {
       MEG_ASSIGN_OR_RETURN(const int64_t moved, move_in_system(from_offset, offset, count));
       if (moved > 0) return moved;
-      // Some file systems say 0 where they cannot; so does a source that was cut short, which the
+      // Some file systems say 0 where they cannot; so does a source that was truncated, which the
       // read through memory then reports. It is not tried again for every stretch.
       in_system_ = false;
     }

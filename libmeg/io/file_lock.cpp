@@ -97,7 +97,7 @@ Result<std::optional<FileLock>> FileLock::take(const std::string& path, int oper
     const Locked locked = lock_file(file, operation);
     if (locked == Locked::kBySomebodyElse) return std::optional<FileLock>();
     if (locked == Locked::kNotHere) {
-      // Nobody can lock it, so nobody needs it; the caller goes on without a lock.
+      // Nobody can lock it, so nobody needs it; the caller continues without a lock.
       ::unlink(path.c_str());
       break;
     }

@@ -10,15 +10,15 @@
 #include "libmeg/io/internal/unpacker.h"
 
 // Packed bytes are read in order and cut where frames end that say their sizes. Each piece, some
-// frames, is unpacked by a thread of its own; pieces_ has their results in order, and as many as
-// there are threads. The first frame that cannot be told from what follows, because it does not say
-// its size, is large, is cut short or is damaged, begins the rest, which is unpacked as any other
-// file: so what is said of damage does not depend on threads.
+// frames, is decompressed by a thread of its own; pieces_ has their results in order, and as many
+// as there are threads. The first frame that cannot be told from what follows, because it does not
+// say its size, is large, is truncated or is damaged, begins the rest, which is decompressed as any
+// other file: so what is said of damage does not depend on threads.
 
 namespace meg::io {
 namespace {
 
-/// A piece has at least so many packed or unpacked bytes, unless it is the last.
+/// A piece has at least so many packed or decompressed bytes, unless it is the last.
 constexpr size_t kPiecePacked = size_t{1} << 20;
 constexpr size_t kPieceUnpacked = size_t{4} << 20;
 
@@ -72,7 +72,8 @@ class ParallelUnpackedStream : public ByteStream {
     taken_ = 0;
     meter_.packed += static_cast<int64_t>(piece.packed);
     meter_.unpacked += std::ssize(block_);
-    // In the order of the file, as for one thread, whatever pieces have been unpacked meanwhile.
+    // In the order of the file, as for one thread, whatever pieces have been decompressed
+    // meanwhile.
     Status found = meter_.check(name_, max_ratio_);
     if (!found.ok()) fail(std::move(found));
   }

@@ -15,7 +15,7 @@
 
 // Two streams that are put on top of each other by content_stream(): UnpackedStream turns packed
 // bytes into plain ones on the thread that calls read(), and ReadAheadStream calls it from a thread
-// of its own, so that unpacking (zlib and liblzma set the pace of gzip and xz input,
+// of its own, so that decompressing (zlib and liblzma set the pace of gzip and xz input,
 // docs/performance.md) runs beside what the reader does with the bytes.
 
 namespace meg::io {
@@ -75,15 +75,15 @@ class UnpackedStream : public ByteStream {
   int64_t max_ratio_;
   std::unique_ptr<Unpacker> unpacker_;
   std::unique_ptr<std::byte[]> buffer_;
-  std::span<const std::byte> rest_;  // of buffer_: not unpacked yet
+  std::span<const std::byte> rest_;  // of buffer_: not decompressed yet
   bool is_end_ = false;
 };
 
 /// One producer, the thread that runs read_ahead(), and one consumer, the caller of read(). Blocks
 /// of 1 MiB wait in ready_, at most kBlocks of them, so memory is bounded by a few MiB whatever the
-/// input unpacks to. `stream_` belongs to the thread once it runs. The end, good or bad, is stored
-/// in end_ and stays: it is looked at only when ready_ is empty, so everything before the damage is
-/// delivered first, and every later read() gives the same end again.
+/// input decompresses to. `stream_` belongs to the thread once it runs. The end, good or bad, is
+/// stored in end_ and stays: it is looked at only when ready_ is empty, so everything before the
+/// damage is delivered first, and every later read() gives the same end again.
 class ReadAheadStream : public ByteStream {
  public:
   explicit ReadAheadStream(std::unique_ptr<ByteStream> stream) : stream_(std::move(stream)) {}

@@ -33,8 +33,8 @@ Status load() {
     return no_gpu("this machine has no NVIDIA driver (/dev/nvidiactl)");
   }
   if (::dlopen(kBackend, RTLD_NOW | RTLD_GLOBAL) == nullptr) return no_gpu(::dlerror());
-  // LibTorch asks once and keeps the answer "no CUDA" for good, so a model on cuda would fail later
-  // with a message that explains nothing.
+  // LibTorch asks once and keeps the answer "no CUDA" permanently, so a model on cuda would fail
+  // later with a message that explains nothing.
   if (was_asked_before()) {
     return no_gpu(
         "CUDA was requested too late, after LibTorch was used without it; create a model or call "

@@ -23,7 +23,7 @@ std::optional<int64_t> FieldReader::size(std::string_view name) {
   const std::optional<int64_t> value = get<int64_t>(name, "an integer");
   if (value && (*value < 1 || *value > kLargestSize)) {
     fail(name, fmt::format("1 to {}", kLargestSize), *value);
-    // A usable number, so that a reader may go on, and divide, until it looks at status().
+    // A usable number, so that a reader may continue, and divide, until it looks at status().
     return 1;
   }
   return value;

@@ -107,7 +107,8 @@ struct MegatronVersion {
   int core_tokenizers;
 
   RampupSteps rampup_steps;
-  bool skip_train_evaluates_once;  ///< --skip-train: validation is asked for one evaluation.
+  bool
+      skip_train_evaluates_once;  ///< --skip-train: validation samples are those of one evaluation.
 
   /// Iteration lines begin with the time and show six digits of the learning rate.
   bool dated_log_lines;

@@ -71,7 +71,7 @@ Result<GptConfig> GptConfig::from_fields(const megatron::FieldLookup& lookup) {
   read_texts(fields, config);
   config.num_experts = fields.size("num_experts");
   const std::optional<int64_t> expert_ffn = fields.size("moe_ffn_hidden_size");
-  // All fields are asked for before the first error is looked at: fields_read_by() learns from it
+  // All fields are requested before the first error is looked at: fields_read_by() learns from it
   // which fields this reader knows.
   if (!fields.status().ok()) return fields.status();
 

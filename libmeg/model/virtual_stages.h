@@ -23,7 +23,7 @@ struct VirtualStages {
   }
 
   /// The virtual stages of each of the pipeline stages of `sizes`, split as these say; 1: none,
-  /// also where one is asked for. kInvalidArgument where they are said twice, or do not divide the
+  /// also where one is requested. kInvalidArgument where they are said twice, or do not divide the
   /// layers; errors of a layout's text, too.
   Result<int64_t> size(int64_t num_layers, const ParallelSizes& sizes) const;
 };

@@ -200,7 +200,7 @@ Result<GptModel> GptModel::create(const model::GptConfig& config, const GptOptio
                       "num_query_groups: expected a multiple of {} tensor-parallel ranks, found {}",
                       part.tensor_parallel.size(), config.num_query_groups);
   }
-  // For a CPU, too: LibTorch decides for good whether it has CUDA when it is first asked.
+  // For a CPU, too: LibTorch decides permanently whether it has CUDA when it is first asked.
   const Status& gpu = libtorch::load_cuda_backend();
   if (options.device.is_cuda()) MEG_RETURN_IF_ERROR(gpu);
   MEG_ASSIGN_OR_RETURN(ParameterStore store, ParameterStore::create(config, options, part));

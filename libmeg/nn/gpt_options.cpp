@@ -93,7 +93,7 @@ Status GptOptions::check(const model::GptConfig& config) const {
                       "position_embedding_type: expected learned_absolute, rope or none, found {}",
                       positions);
   }
-  // An odd number turns one channel more, as in Megatron, where the head has one.
+  // An odd number rotates one more channel, as in Megatron, where the head has one.
   // As Megatron computes it, int(kv_channels * rotary_percent), rounding included.
   const auto turned =
       static_cast<int64_t>(static_cast<double>(config.kv_channels) * rotary_percent);

@@ -61,7 +61,7 @@ struct GptOptions {
   RecomputeMethod recompute_method = RecomputeMethod::kUniform;
   int64_t recompute_num_layers = 1;
   double rotary_base = 10000;
-  double rotary_percent = 1.0;      ///< Share of a head's elements that are turned; > 0 to 1.
+  double rotary_percent = 1.0;      ///< Share of a head's elements that are rotated; > 0 to 1.
   bool rotary_interleaved = false;  ///< Pairs of neighbours instead of two halves.
   double rotary_seq_len_interpolation_factor = 1;  ///< What positions are divided by; > 0.
   bool use_rope_scaling = false;                   ///< Slows rotary frequencies as Llama 3.1 does.

@@ -65,7 +65,7 @@ struct DataRun {
   DataloaderType dataloader_type = DataloaderType::kSingle;
   int64_t micro_batch_size = 1;
   int64_t data_parallel_size = 1;
-  int64_t train_iters = 0;         ///< Steps; 0 where samples of one epoch are asked for.
+  int64_t train_iters = 0;         ///< Steps; 0 where samples of one epoch are requested.
   std::vector<std::string> notes;  ///< Decisions that a user may not expect.
 };
 

@@ -38,7 +38,7 @@ struct GptIndexPlan {
 
 /// kInvalidArgument where a number is out of range: sequence_length below 1, samples below 0, an
 /// index of more than 2^31 - 1 epochs or entries that int32 cannot number; also where `tokens` give
-/// no sample although one epoch was asked for (samples nullopt) is *not* an error: samples is 0.
+/// no sample although one epoch was requested (samples nullopt) is *not* an error: samples is 0.
 /// Precondition: tokens > 0.
 Result<GptIndexPlan> plan_gpt_index(const GptIndexRequest& request,
                                     const megatron::MegatronVersion& version);

@@ -7,9 +7,9 @@
 #include "libmeg/schedule/internal/scheduler_state.h"
 #include "libmeg/schedule/internal/value_error.h"
 
-// Rates must equal Megatron's to the last bit, so that a run may go on with either program. Every
-// formula therefore stands as Python computes it, in float64, with the same operations in the same
-// order: what is equal in algebra is not equal in the last bit.
+// Rates must equal Megatron's to the last bit, so that a run may continue with either program.
+// Every formula therefore stands as Python computes it, in float64, with the same operations in the
+// same order: what is equal in algebra is not equal in the last bit.
 
 namespace meg::schedule {
 namespace {

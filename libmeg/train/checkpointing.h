@@ -65,7 +65,7 @@ struct RunParts {
 using PrintLine = std::function<void(const std::string&)>;
 
 /// Opens what --load names; nullopt with Megatron's warning where there is none.
-/// kNotFound with exit_on_missing_checkpoint, and where an iteration that is asked for or that the
+/// kNotFound with exit_on_missing_checkpoint, and where an iteration that is requested or that the
 /// tracker names is not there.
 Result<std::optional<checkpoint::MegatronCheckpoint>> open_checkpoint(
     const CheckpointOptions& options, const PrintLine& print);

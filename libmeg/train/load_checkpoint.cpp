@@ -184,7 +184,7 @@ Result<std::optional<checkpoint::MegatronCheckpoint>> open_checkpoint(
   const Result<checkpoint::CheckpointFolder> folder =
       checkpoint::find_checkpoint(load, options.ckpt_step);
   if (!folder.has_value()) {
-    // Starting from random weights is only right where no iteration was asked for: a wrong
+    // Starting from random weights is only right where no iteration was requested: a wrong
     // --ckpt-step must not train anew.
     const bool none = folder.error().code() == StatusCode::kNotFound &&
                       !options.ckpt_step.has_value() && is_missing(load);

@@ -39,7 +39,7 @@ class Optimizer {
     /// backward pass of a step has brought it.
     bool overlap_grad_reduce = false;
     /// A distributed optimizer's parameters are gathered, bucket by bucket, while the next forward
-    /// pass goes on, which waits for what it uses. With the two above.
+    /// pass continues, which waits for what it uses. With the two above.
     bool overlap_param_gather = false;
     std::optional<int64_t> ddp_bucket_size = {};  ///< Elements; unset: Megatron's. With overlap.
     std::optional<int64_t> ddp_num_buckets = {};  ///< In place of the size.

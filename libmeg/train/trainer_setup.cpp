@@ -53,7 +53,7 @@ void Trainer::State::print_parallel_sizes() const {
 
 Status Trainer::State::build_report() {
   // The estimate is only for messages: where a shape is not covered by Megatron's formula the run
-  // goes on without it.
+  // continues without it.
   model::TheoreticalMemoryOptions run;
   run.sizes = part().sizes;
   run.data_parallel_size = ranks.data()->size();

@@ -12,7 +12,7 @@
 
 #ifdef __x86_64__
 // swapcontext() would ask the kernel for the signal mask each time: 300 ns instead of 3.
-// Saves the registers that a call keeps and the stack pointer, and goes on where `to` was left.
+// Saves the registers that a call keeps and the stack pointer, and continues where `to` was left.
 extern "C" void meg_swap_stacks(void** from, void* to);
 asm(R"(
 .text

@@ -22,7 +22,7 @@ class Fiber {
   Fiber& operator=(const Fiber&) = delete;
   ~Fiber();
 
-  /// Called on the fiber that runs: goes on with `next`, and returns when somebody hands back.
+  /// Called on the fiber that runs: continues with `next`, and returns when somebody hands back.
   void hand_over_to(Fiber& next);
 
  private:

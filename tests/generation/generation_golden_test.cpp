@@ -48,7 +48,7 @@ TEST_P(GoldenGeneration, GreedyTextsAreThoseOfTheReference) {
   const auto tokenizer = test::LetterTokenizer::numbers(!is_from_transformers ? 290
                                                         : is_llama            ? 296
                                                                               : 300);
-  // Each reference is asked for from every length of its beginning: prompts of different lengths,
+  // Each reference is queried with every length of its beginning: prompts of different lengths,
   // which must all come to the same text.
   std::vector<serving::GenerationRequest> requests;
   std::vector<std::vector<int32_t>> wanted;

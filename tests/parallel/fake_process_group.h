@@ -10,7 +10,7 @@
 
 namespace meg::test {
 
-/// A group whose other ranks have what this one has, in one process. Counts what is asked for.
+/// A group whose other ranks have what this one has, in one process. Counts what is requested.
 class FakeProcessGroup : public parallel::ProcessGroup {
  public:
   struct Count {

@@ -142,7 +142,7 @@ Result<checkpoint::CheckpointSummary> summarize(const Arguments& arguments) {
   return checkpoint::summarize_checkpoint(folder, options);
 }
 
-/// Prints and writes what was asked for.
+/// Prints and writes what was requested.
 Status show(const checkpoint::CheckpointSummary& summary, const Arguments& arguments) {
   const bool page = arguments.html.has_value();
   AnswerParts parts{.tensors = arguments.tensors,

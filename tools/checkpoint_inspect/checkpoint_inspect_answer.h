@@ -10,7 +10,7 @@
 
 namespace meg::tools {
 
-/// What checkpoint_inspect was asked for besides the summary.
+/// What checkpoint_inspect was requested besides the summary.
 struct AnswerParts {
   bool tensors = false;
   bool args = false;

@@ -42,7 +42,7 @@ void allow_many_open_files() {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-/// Handles SIGBUS; nothing here may allocate or lock. The thread cannot go on, as its next load
+/// Handles SIGBUS; nothing here may allocate or lock. The thread cannot continue, as its next load
 /// would fail again, and _exit() leaves destructors alone, which may hold locks: outputs appear by
 /// rename, so nothing half-written stays under a final name.
 void end_where_file_was_cut(int, siginfo_t* info, void*) {

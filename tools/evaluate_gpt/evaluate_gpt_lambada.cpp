@@ -25,7 +25,7 @@ struct Definition {
   std::vector<evaluation::SequenceScore> scores;
 };
 
-/// The one that was asked for first; --json gives both.
+/// The one that was requested first; --json gives both.
 std::vector<evaluation::LambadaTarget> wanted(const EvaluateFlags& flags) {
   const evaluation::LambadaTarget both[] = {evaluation::LambadaTarget::kLastToken,
                                             evaluation::LambadaTarget::kLastWord};

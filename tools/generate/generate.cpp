@@ -209,7 +209,7 @@ Status talk(const GenerateFlags& flags, app::LoadedModel& loaded,
     std::string prompt;
     if (!std::getline(std::cin, prompt) || prompt == "stop") return Status();
     const Status status = answer(flags, loaded, *engine, prompt, number);
-    // The loop goes on: one prompt that is too long does not end a session.
+    // The loop continues: one prompt that is too long does not end a session.
     if (!status.ok()) warning(status.message());
   }
 }

@@ -69,7 +69,7 @@ Result<Prompts> read_texts(const std::vector<std::string>& texts,
 }
 
 /// max_prompts: how many are read.
-/// Only as many as are asked for: the file may be a whole corpus.
+/// Only as many as are requested: the file may be a whole corpus.
 Result<Prompts> read_file(const std::string& path, size_t max_prompts,
                           const tokenizer::Tokenizer& tokenizer) {
   MEG_ASSIGN_OR_RETURN(const io::MappedFile file, io::MappedFile::open(path));

@@ -151,7 +151,7 @@ Status show_text(const Arguments& arguments, const tokenizer::Tokenizer& tokeniz
 Status compare(const tokenizer::Tokenizer& tokenizer, const tokenizer::Tokenizer& other,
                Inspection& inspection) {
   for (const tokenizer::Tokenizer* const one : {&tokenizer, &other}) {
-    // Every id is asked for, and files may claim ids up to 2^31.
+    // Every id is requested, and files may claim ids up to 2^31.
     if (one->max_id() <= kMostCompared) continue;
     return make_error(StatusCode::kUnsupported, "--compare: expected ids up to {}, found {}",
                       kMostCompared, one->max_id());

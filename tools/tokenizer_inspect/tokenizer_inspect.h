@@ -25,7 +25,7 @@ struct TextDifference {
 struct TextStatistics {
   int64_t documents = 0;
   int64_t bytes = 0;
-  int64_t words = 0;  ///< Between white space.
+  int64_t words = 0;  ///< Between whitespace.
   int64_t tokens = 0;
   std::optional<TextDifference> difference;  ///< From the other tokenizer.
 

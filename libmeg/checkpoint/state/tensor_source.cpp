@@ -61,7 +61,7 @@ class FileSource final : public TensorSource {
     if (data >= 0) return data >= end;
     // No data up to the file's end, wherever that is by now.
     if (errno != ENXIO) return false;
-    // A file that was cut short meanwhile has "no data" there as well; taken for a hole, it would
+    // A file that was truncated meanwhile has "no data" there as well; taken for a hole, it would
     // give zeros without an error. read() then says that it became shorter.
     const auto size = (*open)->size();
     return size.has_value() && *size >= end;

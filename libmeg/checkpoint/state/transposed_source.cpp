@@ -20,7 +20,7 @@ constexpr int64_t kLeastStripe = int64_t{64} << 10, kLargestStripe = int64_t{10}
 /// Of a thread that nobody gave another share.
 constexpr int64_t kShare = int64_t{12} << 20;
 
-/// Rows of the source that are turned at once.
+/// Rows of the source that are transposed at once.
 constexpr int64_t kBlockRows = 64;
 /// Streams that are read side by side while rows of the result are written: of two bytes an element
 /// a line of the cache.
@@ -178,7 +178,8 @@ class TransposedSource final : public TensorSource {
 
   std::vector<RecordedCrc> recorded_crcs() const override { return source_->recorded_crcs(); }
 
-  /// What [rows, columns] of the transpose are, where nothing is turned; nullptr for other shapes.
+  /// What [rows, columns] of the transpose are, where nothing is transposed; nullptr for other
+  /// shapes.
   std::shared_ptr<const TensorSource> turned_back(int64_t rows, int64_t columns) const {
     return rows == columns_ && columns == rows_ ? source_ : nullptr;
   }

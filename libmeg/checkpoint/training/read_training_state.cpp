@@ -12,7 +12,7 @@
 // first; the generators are read from the file of the rank that asks.
 //
 // Revisions differ in which keys they write. Keys that some revisions lack have defaults here,
-// those that a run cannot do without are asked for by name, with the flag that does without them.
+// those that a run cannot do without are requested by name, with the flag that does without them.
 
 namespace meg::checkpoint {
 namespace {
@@ -135,7 +135,7 @@ class StateReader {
   }
 
   // The trainer decides by has_weight_decay() which parameters decay. Were a checkpoint's groups
-  // cut otherwise (an own no_weight_decay_cond), the run would go on with other decays without a
+  // cut otherwise (an own no_weight_decay_cond), the run would continue with other decays without a
   // word; hence it is refused.
   Status check_groups() const {
     for (const LogicalParameter& parameter : checkpoint_.parameters()) {

@@ -29,7 +29,7 @@ struct TrainingReadOptions {
 /// no optimizer. In `args` is what the file's args hold, lists and enums too; dicts are left out.
 /// rng is empty as well where the checkpoint has no rank at this place (another layout).
 /// The scheduler's fields are as the file has them, under the names of its revision.
-/// kNotFound where the optimizer, the scheduler or the generators are asked for and absent (the
+/// kNotFound where the optimizer, the scheduler or the generators are requested and absent (the
 /// message names the flag that does without), kUnsupported for the distributed optimizer,
 /// kCorruption for values of other types and where bytes differ from the files' CRCs.
 /// Mirrors Megatron-LM megatron/training/checkpointing.py: load_checkpoint.

@@ -50,7 +50,7 @@ Status write_tree(const std::string& path, const TrainingTree& tree, TorchFileLa
   return writer.finish();
 }
 
-// Adds to the error of a full disk what would have been needed. It is asked for afterwards: space
+// Adds to the error of a full disk what would have been needed. It is requested afterwards: space
 // may vanish while writing, so a check beforehand would promise nothing.
 Status with_space(const Status& status, const std::string& folder, uint64_t needed) {
   if (status.code() != StatusCode::kResourceExhausted) return status;
@@ -94,7 +94,7 @@ Status write_dist_files(const std::string& folder, const TrainingState& state,
       MegatronCheckpoint::of_file(std::move(file), state.tensor_rank, state.pipeline_rank));
   const bool is_distributed =
       state.args.field("use_distributed_optimizer") == megatron::FieldValue(true);
-  // One thread: training may go on in the others.
+  // One thread: training may continue in the others.
   const SaveTorchDistOptions saving{.distributed_optimizer = is_distributed,
                                     .transfer = {.workers = 1, .progress = {}}};
   const DataParallelPlace place{.rank = state.data_rank, .size = state.data_size};

@@ -208,7 +208,8 @@ bool Execution::add_written(int64_t bytes) {
   written_ += bytes;
   if (!options_.progress || stopped_) return !stopped_;
   const std::unique_lock lock(progress_mutex_, std::try_to_lock);
-  // A thread that finds another one reporting goes on copying instead of waiting for the terminal.
+  // A thread that finds another one reporting continues copying instead of waiting for the
+  // terminal.
   if (!lock.owns_lock()) return true;
   const auto now = std::chrono::steady_clock::now();
   if (now - last_report_ < std::chrono::milliseconds(20)) return true;

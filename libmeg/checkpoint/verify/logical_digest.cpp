@@ -19,7 +19,7 @@ namespace {
 
 constexpr int64_t kDigestBytes = int64_t{1} << 20;
 
-/// One pass over the merged tensor gives its digests, by blocks of rows where these are asked for,
+/// One pass over the merged tensor gives its digests, by blocks of rows where these are requested,
 /// and the CRCs of the shards that were read on the way: checking a file twice would cost as much
 /// again. Digests are of the bytes of whole tensors, so they are the same in every layout.
 class TensorDigester {

@@ -21,7 +21,7 @@ std::string replaced(std::string_view text, const Replacement& replacement) {
   return result.append(text);
 }
 
-/// Between each `open` and the next `close` white space goes at both ends; what is found there is
+/// Between each `open` and the next `close` whitespace goes at both ends; what is found there is
 /// not looked at again.
 std::string without_inner_space(std::string_view text, char open, char close) {
   std::string result;

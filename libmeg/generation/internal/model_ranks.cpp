@@ -216,7 +216,7 @@ Result<at::Tensor> ModelRanks::perform_output(const Request& request) {
   if (ranks_.is_last_stage()) {
     MEG_ASSIGN_OR_RETURN(result, part_.logits_of(request.states));
   }
-  // Only ids travel where the most likely token is asked for: 8 bytes a row instead of the whole
+  // Only ids travel where the most likely token is requested: 8 bytes a row instead of the whole
   // vocabulary's logits.
   if (!chooses) {
     return to_first_stage(result, {rows, part_.config().padded_vocab_size}, at::kFloat);

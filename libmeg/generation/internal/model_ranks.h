@@ -82,7 +82,7 @@ class ModelRanks {
 
   nn::GptModel& part_;
   parallel::ParallelState ranks_;
-  std::shared_ptr<parallel::ProcessGroup> requests_;  ///< All ranks, which wait without end.
+  std::shared_ptr<parallel::ProcessGroup> requests_;  ///< All ranks, which wait forever.
   std::map<int64_t, nn::KvCache> caches_;
   int64_t next_cache_ = 0;
   Status lost_;

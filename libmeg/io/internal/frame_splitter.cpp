@@ -27,7 +27,7 @@ constexpr size_t kGzipHeaderBytes = 10;
 constexpr size_t kExtraLengthBytes = 2;
 constexpr size_t kGzipTrailerBytes = 8;
 
-/// What bgzip allows a member to unpack to.
+/// What bgzip allows a member to decompress to.
 constexpr uint32_t kMaxBgzipBytes = uint32_t{64} << 10;
 
 uint32_t number_at(std::span<const std::byte> bytes, size_t offset, size_t count) {
@@ -101,7 +101,7 @@ class WholeFrameSplitter : public FrameSplitter {
       in = in.subspan(step.consumed);
       used += step.produced;
       if (in.empty() && step.at_end && step.produced == 0) break;
-      // One step that does nothing may come before an end; two in a row would go on for ever.
+      // One step that does nothing may come before an end; two in a row would continue forever.
       const bool is_idle = step.consumed == 0 && step.produced == 0;
       if (is_idle && was_idle) return damaged();
       was_idle = is_idle;

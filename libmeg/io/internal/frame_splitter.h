@@ -12,12 +12,12 @@
 
 namespace meg::io {
 
-/// What begins compressed bytes, seen as something that can be unpacked on its own.
+/// What begins compressed bytes, seen as something that can be decompressed on its own.
 struct Frame {
   enum class Kind {
-    kNone,     ///< Only unpacking tells where it ends, or it is large.
+    kNone,     ///< Only decompressing tells where it ends, or it is large.
     kWhole,    ///< It is there.
-    kFraming,  ///< What stands between frames, checked already: it unpacks to nothing.
+    kFraming,  ///< What stands between frames, checked already: it decompresses to nothing.
     kMore,     ///< It may be one; more bytes must come to tell.
   };
 
@@ -27,7 +27,7 @@ struct Frame {
   int check = 0;        ///< xz: the stream's kind of checksum
 };
 
-/// Beyond this a frame is unpacked as it comes. xz makes blocks of 24 MiB where nothing else is
+/// Beyond this a frame is decompressed as it comes. xz makes blocks of 24 MiB where nothing else is
 /// said.
 inline constexpr size_t kMaxFrameBytes = size_t{24} << 20;
 

@@ -10,12 +10,12 @@
 namespace meg::io {
 
 /// As unpacked_stream(), by the thread that reads, of a file that `meter` has gone through already,
-/// up to where the unpacker goes on that the first read() makes.
+/// up to where the unpacker continues that the first read() makes.
 std::unique_ptr<ByteStream> one_unpacked_stream(std::unique_ptr<ByteStream> packed,
                                                 MakeUnpacker make, std::string name,
                                                 UnpackingMeter meter, int64_t max_ratio);
 
-/// The same, but frames that say their sizes are unpacked by up to `threads` threads.
+/// The same, but frames that say their sizes are decompressed by up to `threads` threads.
 std::unique_ptr<ByteStream> parallel_unpacked_stream(std::unique_ptr<ByteStream> packed,
                                                      Compression how, std::string name,
                                                      int64_t max_ratio, int threads);

@@ -7,13 +7,13 @@
 
 namespace meg::io {
 
-/// Bytes of one file that went into and came out of unpacking.
+/// Bytes of one file that went into and came out of decompressing.
 struct UnpackingMeter {
   int64_t packed = 0;
   int64_t unpacked = 0;
 
-  /// From this many unpacked bytes on the ratio is looked at. What is smaller fits memory anyway,
-  /// and a short file of equal letters is no attack.
+  /// From this many decompressed bytes on the ratio is looked at. What is smaller fits memory
+  /// anyway, and a short file of equal letters is no attack.
   static constexpr int64_t kMinBombBytes = int64_t{64} << 20;
 
   /// kResourceExhausted where it looks like a bomb.

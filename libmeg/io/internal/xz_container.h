@@ -16,9 +16,9 @@ namespace meg::io {
 Status xz_error(lzma_ret code);
 
 /// What an .xz file has around its blocks: headers, indices and footers of any number of streams,
-/// and the zeros between them. The blocks themselves are somebody else's to unpack, here or at once
-/// somewhere else; whether they are those that the index names is checked here.
-/// Mirrors https://tukaani.org/xz/xz-file-format.txt.
+/// and the zeros between them. The blocks themselves are somebody else's to decompress, here or at
+/// once somewhere else; whether they are those that the index names is checked here. Mirrors
+/// https://tukaani.org/xz/xz-file-format.txt.
 class XzContainer {
  public:
   enum class Part {
@@ -36,7 +36,7 @@ class XzContainer {
   static constexpr size_t kMaxHeaderBytes = LZMA_BLOCK_HEADER_SIZE_MAX;
 
   /// What begins `bytes`, which follow those that are done with. Of a block begin_block() tells
-  /// more, and it is asked for again until then.
+  /// more, and it is requested again until then.
   Result<Step> next(std::span<const std::byte> bytes);
 
   /// Reads the header of the block that begins `bytes`: of its sizes those that it says. Its
@@ -44,7 +44,7 @@ class XzContainer {
   /// that need more than 512 MiB.
   Result<lzma_block*> read_block(std::span<const std::byte> bytes);
 
-  /// A block is done with: the bytes without its padding, and those it unpacks to.
+  /// A block is done with: the bytes without its padding, and those it decompresses to.
   Status end_block(lzma_vli unpadded, lzma_vli unpacked);
 
   /// Whether a file may end here.

@@ -9,7 +9,7 @@
 namespace meg::io {
 namespace {
 
-/// What a block's filters may ask for, as several are unpacked at once; `xz -9` needs 65 MiB.
+/// What a block's filters may ask for, as several are decompressed at once; `xz -9` needs 65 MiB.
 constexpr uint64_t kMaxBlockMemory = uint64_t{72} << 20;
 
 const uint8_t* octets(const void* bytes) { return static_cast<const uint8_t*>(bytes); }
@@ -40,7 +40,7 @@ class XzSplitter : public FrameSplitter {
  public:
   Frame next(std::span<const std::byte> bytes) override {
     const Result<XzContainer::Step> step = container_.next(bytes);
-    // What is wrong is told by who unpacks the rest.
+    // What is wrong is told by who decompresses the rest.
     if (!step.has_value()) return {};
     if (step->part == XzContainer::Part::kMore) return {.kind = Frame::Kind::kMore};
     if (step->part == XzContainer::Part::kBlock) return next_block(bytes);
@@ -78,14 +78,14 @@ class XzSplitter : public FrameSplitter {
     const bool says_sizes =
         packed != LZMA_VLI_UNKNOWN && packed != 0 && block.uncompressed_size != LZMA_VLI_UNKNOWN;
     // `xz` writes sizes into the headers of blocks only where it packs by threads (-T); other
-    // blocks are unpacked by one thread.
+    // blocks are decompressed by one thread.
     if (!says_sizes || packed > kMaxFrameBytes || block.uncompressed_size > kMaxFrameBytes ||
         ::lzma_raw_decoder_memusage(block.filters) > kMaxBlockMemory) {
       return {};
     }
     if (bytes.size() < packed) return {.kind = Frame::Kind::kMore};
     const lzma_vli unpadded = ::lzma_block_unpadded_size(&block);
-    // Noted before the block is unpacked: the index at the stream's end is compared with what
+    // Noted before the block is decompressed: the index at the stream's end is compared with what
     // headers say, and unpack_block() compares those with the content.
     if (!container_.end_block(unpadded, block.uncompressed_size).ok()) return {};
     return {.kind = Frame::Kind::kWhole,

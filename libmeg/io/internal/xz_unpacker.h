@@ -15,7 +15,7 @@ class XzUnpacker : public Unpacker {
  public:
   XzUnpacker() = default;
 
-  /// Goes on where somebody else has read up to a block or around it.
+  /// Continues where somebody else has read up to a block or around it.
   explicit XzUnpacker(XzContainer container) : container_(std::move(container)) {}
 
   XzUnpacker(const XzUnpacker&) = delete;
@@ -31,7 +31,7 @@ class XzUnpacker : public Unpacker {
 
   XzContainer container_;
   std::vector<std::byte> pending_;  // of a header that is not there yet
-  lzma_block* block_ = nullptr;     // container_'s, while it is unpacked
+  lzma_block* block_ = nullptr;     // container_'s, while it is decompressed
   lzma_stream stream_ = LZMA_STREAM_INIT;
 };
 

@@ -36,8 +36,9 @@ struct RotaryHeads {
 
   FloatType type = FloatType::kFloat32;  ///< of all arrays
   HeadCopy copies[kMaxCopies];           ///< Those without `to` do nothing.
-  const void* cosine = nullptr;  ///< (tokens, turned), dense; both channels of a pair have the same
-  const void* sine = nullptr;    ///< (tokens, turned), dense
+  const void* cosine =
+      nullptr;                 ///< (tokens, rotated), dense; both channels of a pair have the same
+  const void* sine = nullptr;  ///< (tokens, rotated), dense
   int64_t rows = 0;
   int64_t tokens = 0;  ///< of a row
   int64_t groups = 0;

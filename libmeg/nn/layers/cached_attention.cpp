@@ -18,7 +18,7 @@ at::Tensor numbers(const std::vector<int64_t>& values, at::Device device) {
   return libtorch::sent_to(device, at::tensor(at::IntArrayRef(values), at::kLong));
 }
 
-/// Keys that a GPU reads for a sequence of `length`: few lengths, so that few shapes are asked for,
+/// Keys that a GPU reads for a sequence of `length`: few lengths, so that few shapes are requested,
 /// and rows of masks that its kernels take as they are.
 int64_t padded_length(int64_t length, int64_t capacity) {
   constexpr int64_t kStep = 64;

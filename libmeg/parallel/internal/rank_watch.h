@@ -20,7 +20,7 @@
 namespace meg::parallel {
 
 /// Finds out that another rank failed, is gone or does not come, while this rank waits for its GPU,
-/// which would wait for the other without end. Each rank listens to the one after it, whose
+/// which would wait for the other forever. Each rank listens to the one after it, whose
 /// connection ends with its process, and looks for the failure that a rank has claimed; what is
 /// queued on the GPU may take a time-out at most.
 class RankWatch {

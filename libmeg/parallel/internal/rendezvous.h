@@ -18,7 +18,7 @@
 
 namespace meg::parallel {
 
-/// What becomes of a rank on a GPU that would wait for others without end: see DeviceOfRank.
+/// What becomes of a rank on a GPU that would wait for others forever: see DeviceOfRank.
 using OnLost = std::function<void(const Status& why, bool says_why)>;
 
 /// The store by which all ranks of a run find each other.

@@ -18,7 +18,7 @@ namespace meg::preprocess {
 /// How far preprocess() is, at the end of a chunk of which all before has been written.
 struct Checkpoint {
   bool is_complete = false;   ///< Only publishing the outputs may be left to do.
-  int64_t input = 0;          ///< index of the input to go on with
+  int64_t input = 0;          ///< index of the input to continue with
   int64_t offset = 0;         ///< in its content
   int64_t lines = 0;          ///< of that input, before there
   PreprocessSummary summary;  ///< Numbers alone.

@@ -46,7 +46,7 @@ Result<std::string> find_punkt_folder(const std::string& language) {
     const std::string folder = place + "/tokenizers/punkt_tab/" + language;
     std::error_code missing;
     if (fs::is_directory(folder, missing)) return folder;
-    // nltk reads the archive as it is, so a user may have never unpacked it.
+    // nltk reads the archive as it is, so a user may never have unpacked it.
     const std::string archive = place + "/tokenizers/punkt_tab.zip";
     if (fs::exists(archive, missing)) {
       return make_error(StatusCode::kUnsupported,

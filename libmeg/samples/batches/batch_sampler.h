@@ -12,7 +12,7 @@ namespace meg::samples {
 /// The order in which samples are taken: --dataloader-type, and --full-validation.
 enum class DataloaderType {
   kSingle,          ///< In the order of the dataset, once.
-  kCyclic,          ///< Shuffled anew in every epoch, without end.
+  kCyclic,          ///< Shuffled anew in every epoch, forever.
   kFullValidation,  ///< Every sample once, one a micro-batch; consumed_samples is not used.
 };
 

@@ -177,7 +177,7 @@ ThreadedLoader::Slot* ThreadedLoader::claim() {
     const auto over = [&] { return stopping_ || end_ != kNone; };
     claimer_waits_ = true;
     // With claim_mutex_ held only one thread waits here, so one flag and notify_one() are enough.
-    // Nobody is woken who does not wait: 3.8 instead of 4.2 µs of processor time a sample
+    // Nobody is woken who does not wait: 3.8 instead of 4.2 µs of CPU time a sample
     // (docs/performance.md, "Samples beside megatron-core").
     slot_free_.wait(lock, [&] { return over() || claimed_ - given_back_ < slots; });
     claimer_waits_ = false;

@@ -8,7 +8,7 @@
 namespace meg::samples {
 namespace {
 
-/// Between two questions whether to go on, which take longer than a sample.
+/// Between two questions whether to continue, which take longer than a sample.
 constexpr size_t kSamplesOfPiece = 4096;
 
 Status check_cancelled(const CacheCancelled& cancelled) {

@@ -6,7 +6,7 @@
 #include "libmeg/samples/internal/sequence_samples.h"
 
 // An index may come from a file that Megatron or somebody else wrote, so nothing that it says is
-// used unchecked: rows, sequences and lengths are looked at as samples are asked for, since looking
+// used unchecked: rows, sequences and lengths are looked at as samples are requested, since looking
 // at all of them first would read gigabytes.
 
 namespace meg::samples {

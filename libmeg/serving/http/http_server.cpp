@@ -86,7 +86,7 @@ class HttpServer::Implementation {
       if (closing_) return;
       try {
         accept_one();
-      } catch (const std::bad_alloc&) {  // the client is let go, the others go on
+      } catch (const std::bad_alloc&) {  // the client is let go, the others continue
         std::this_thread::sleep_for(kPause);
       }
     }

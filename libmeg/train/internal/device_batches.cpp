@@ -8,7 +8,7 @@
 namespace meg::train {
 namespace {
 
-// The tensor does not own the memory: it is the loader's until the next micro-batch is asked for.
+// The tensor does not own the memory: it is the loader's until the next micro-batch is requested.
 template <class T>
 at::Tensor borrowed(std::span<T> values, at::IntArrayRef shape, at::ScalarType type) {
   return at::from_blob(values.data(), shape, at::TensorOptions().dtype(type));

@@ -18,12 +18,12 @@ struct DeviceBatch {
 };
 
 /// Micro-batches on the model's device. Copies to a GPU continue while the caller gives it work, so
-/// the next micro-batch is asked for (and with it the last one's memory given back) when they are
+/// the next micro-batch is requested (and with it the last one's memory given back) when they are
 /// done: the GPU then still has the last one's forward and backward to do. LibTorch's exceptions
 /// fly.
 class DeviceBatches {
  public:
-  /// copy: batches stay valid while further ones are asked for.
+  /// copy: batches stay valid while further ones are requested.
   DeviceBatches(const NextMicroBatch& next, at::Device device, bool copy)
       : next_(next), device_(device), copy_(copy) {}
 

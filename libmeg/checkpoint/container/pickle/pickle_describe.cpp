@@ -47,7 +47,7 @@ class PickleDescriber {
   const PickleGraph& graph_;
   const size_t limit_;
   std::string text_;
-  std::unordered_set<PickleId> open_;  // from the root to the value at hand
+  std::unordered_set<PickleId> open_;  // from the root to the current value
 };
 
 void PickleDescriber::value(PickleId id) {

@@ -114,7 +114,7 @@ Status PickleWriter::save_value(PickleId id) {
       return save_global(id);
     case PickleKind::kCall:
       return save_call(id);
-    // Never remembered itself: torch's persistent ids are asked for anew by each tensor.
+    // Never remembered itself: torch's persistent ids are requested anew by each tensor.
     case PickleKind::kPersistent:
       MEG_RETURN_IF_ERROR(save(node.children[0]));
       output_.opcode(PickleOpcode::kBinPersId);

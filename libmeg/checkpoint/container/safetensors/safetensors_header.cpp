@@ -90,7 +90,7 @@ Status wrong(const std::string& where, std::string_view expected,
 }
 
 Result<SafetensorsHeader> HeaderParser::parse(std::string_view json) {
-  // The format says so, although JSON would allow white space in front.
+  // The format says so, although JSON would allow whitespace in front.
   if (!json.starts_with('{')) {
     return make_error(StatusCode::kCorruption, "{}: byte {}: header: expected {{, found {}", name_,
                       kSafetensorsLengthBytes, text::printable(json.substr(0, 1)));

@@ -7,8 +7,8 @@
 namespace meg::checkpoint {
 namespace {
 
-/// Views may repeat elements (stride 0, overlapping windows), but not claim without end: work on
-/// a tensor must be bounded by the file's size or by this many elements.
+/// Views may repeat elements (stride 0, overlapping windows), but not claim unlimited elements:
+/// work on a tensor must be bounded by the file's size or by this many elements.
 constexpr uint64_t kMaxRepeatedElements = uint64_t{1} << 26;
 
 }  // namespace

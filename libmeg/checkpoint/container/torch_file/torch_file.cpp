@@ -115,7 +115,7 @@ Result<TorchFileParts> read_parts(const io::FileDescriptor& descriptor, const io
                     descriptor.path(), start.empty() ? "an empty file" : text::printable(bytes));
 }
 
-/// Bytes of a source whose elements may be of another type than those that are asked for.
+/// Bytes of a source whose elements may be of another type than those that are requested.
 Status read_source(const TensorSource& source, uint64_t offset, std::span<std::byte> into) {
   const auto item = static_cast<uint64_t>(dtype_size(source.dtype()));
   const uint64_t first = offset / item;

@@ -17,7 +17,7 @@ namespace {
 
 using Bytes = std::span<const std::byte>;
 
-/// Nothing is unpacked to the disk here; such names are refused because tools that do unpack would
+/// Nothing is extracted to the disk here; such names are refused because tools that extract would
 /// write outside of their folder.
 bool is_safe_name(std::string_view name) {
   if (name.empty() || name.front() == '/') return false;

@@ -28,7 +28,7 @@ struct ZipEntry {
 
 /// The directory of a zip file (zip64 too), read without touching the entries' data. Only archives
 /// that every reader must understand alike are accepted: directory and local headers agree, entries
-/// neither overlap nor repeat a name, no name leaves the folder it is unpacked in.
+/// neither overlap nor repeat a name, no name leaves the folder it is extracted into.
 class ZipArchive {
  public:
   /// file is used by this call alone. kCorruption where the archive contradicts itself or the

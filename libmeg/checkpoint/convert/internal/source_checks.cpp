@@ -50,7 +50,7 @@ Status check_tied_copy(const MegatronCheckpoint& checkpoint, bool with_optimizer
       MEG_ASSIGN_OR_RETURN(const bool same, same_bytes(first, last));
       if (same) continue;
       // Weights that differ mean a damaged or mixed checkpoint, of which either copy may be the
-      // right one. Moments may have drifted apart in training, which goes on from either.
+      // right one. Moments may have drifted apart in training, which continues from either.
       if (is_weight) {
         return make_error(
             StatusCode::kCorruption,

@@ -136,7 +136,7 @@ class FlatStateBuilder {
                         "run is not supported; --target-optimizer plain writes the plain one",
                         checkpoint_.files()[0].file->path());
     }
-    // Megatron's default where no bucket size is asked for.
+    // Megatron's default where no bucket size is requested.
     constexpr int64_t kLeast = 40'000'000, kPerRank = 1'000'000;
     found.rules.bucket_size =
         number("ddp_bucket_size").value_or(std::max(kLeast, kPerRank * layout_.data_parallel_size));

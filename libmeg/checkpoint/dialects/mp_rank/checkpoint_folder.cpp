@@ -233,7 +233,7 @@ bool is_composed(CheckpointFormat format) {
          format == CheckpointFormat::kSplitMpRank;
 }
 
-/// In this order: an iteration that was asked for, Megatron's tracker, the folder itself,
+/// In this order: an iteration that was requested, Megatron's tracker, the folder itself,
 /// DeepSpeed's tracker. A root with both trackers is Megatron's, as that tracker is the one
 /// Megatron reads.
 Result<CheckpointFolder> find_checkpoint(const std::string& given,
@@ -250,7 +250,7 @@ Result<CheckpointFolder> find_checkpoint(const std::string& given,
   if (fs::is_directory(status)) {
     MEG_ASSIGN_OR_RETURN(const FolderEntries entries, FolderEntries::list(path));
     const bool is_root = entries.has_file(kTrackerName);
-    // An iteration that is asked for does not need the tracker.
+    // An iteration that is requested does not need the tracker.
     if (iteration && (is_root || !name_iterations(entries).empty())) {
       return open_named(path, entries, iteration_folder_name(*iteration), "asked for");
     }

@@ -19,7 +19,7 @@ constexpr int64_t kMaxRanks = 1 << 20;
 /// Missing rank files that are reported one by one; the rest is counted with the last of them.
 constexpr int64_t kMaxNamedRanks = 64;
 
-/// Opens what can be opened and goes on: unlike a reader of checkpoints, a verifier does not stop
+/// Opens what can be opened and continues: unlike a reader of checkpoints, a verifier does not stop
 /// at the first fault but reports it and leaves the rank, its model or its optimizer out of later
 /// checks. Only what leaves nothing to check at all (a composed dialect that cannot be read, a
 /// model whose rows libmeg does not know) is a Status.

@@ -19,10 +19,10 @@ at::Tensor scaled_frequencies(const at::Tensor& frequencies, double factor) {
   return (1 - kept) * frequencies / factor + kept * frequencies;
 }
 
-/// How fast each pair of a head's `size` turned elements turns, [size / 2] in radians a token.
+/// The frequency of each pair of a head's `size` rotated elements, [size / 2] in radians a token.
 at::Tensor rotary_frequencies(const GptOptions& options, int64_t size) {
   // Tables are computed in fp32 on the model's device and rounded last, as in Megatron: angles of
-  // late positions in 16 bits would be off by whole turns.
+  // late positions in 16 bits would be off by whole rotations.
   const auto fp32 = at::dtype(at::kFloat).device(options.device);
   const at::Tensor exponents = at::arange(0, size, 2, fp32) / size;
   const at::Tensor frequencies = 1.0 / at::pow(options.rotary_base, exponents);

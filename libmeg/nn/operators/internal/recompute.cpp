@@ -17,7 +17,7 @@ using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
 
 /// Keeps the inputs of a stretch instead of what its operators save, and runs the stretch again
-/// when its gradient is asked for. The generators are put back to where they stood before the first
+/// when its gradient is requested. The generators are put back to where they stood before the first
 /// run, so that dropout draws the same masks, and forward again to where they are now, so that the
 /// next step draws what it would have drawn without recomputation.
 class RecomputeBackward : public Node {

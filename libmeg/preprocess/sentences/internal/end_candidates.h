@@ -43,7 +43,7 @@ class EndCandidates {
 
   std::string_view text_;
   bool keep_newlines_;
-  size_t at_ = 0;  // where the search goes on
+  size_t at_ = 0;  // where the search continues
   bool is_begun_ = false;
   std::optional<Match> last_;  // found, not given yet
 };

@@ -39,7 +39,7 @@ class RecordScanner {
   Status error_at(std::string_view text, size_t at, const std::string& what) const;
 
   RecordFormat format_;
-  size_t position_ = 0;  ///< where scan() goes on
+  size_t position_ = 0;  ///< where scan() continues
   size_t end_ = 0;
 
  private:

@@ -64,10 +64,10 @@ struct TextChunk {
     void operator()(char* bytes) const { std::free(bytes); }
   };
 
-  int64_t number = 0;      ///< 0, 1, 2, ... in the order of the input
-  int input = 0;           ///< index into TextSource::names()
-  int64_t offset = 0;      ///< of the first byte, in its input's unpacked content; of kRows a row
-  int64_t end = 0;         ///< behind its last byte or row there
+  int64_t number = 0;  ///< 0, 1, 2, ... in the order of the input
+  int input = 0;       ///< index into TextSource::names()
+  int64_t offset = 0;  ///< of the first byte, in its input's decompressed content; of kRows a row
+  int64_t end = 0;     ///< behind its last byte or row there
   std::string_view lines;  ///< points into `buffer`, with kTextPadding readable bytes behind it
 
   RecordFormat format = RecordFormat::kJsonLines;

@@ -45,8 +45,8 @@ class FileCutter {
 /// Reads `range` of file into chunk.lines.
 Status read_range(const InputFile& file, ByteRange range, size_t chunk_bytes, TextChunk& chunk);
 
-/// Reads runs of whole documents from what can only be read once: pipes, unpacked files, and files
-/// whose documents are found from begin to end.
+/// Reads runs of whole documents from what can only be read once: pipes, decompressed files, and
+/// files whose documents are found from begin to end.
 class StreamReader {
  public:
   /// Says what is wrong with a text that begins so, in front of what its documents would say.

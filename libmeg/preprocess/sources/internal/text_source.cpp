@@ -22,9 +22,9 @@
 namespace meg::preprocess {
 namespace {
 
-/// Compressed files up to this part of a chunk, which they are about when unpacked, are read whole
-/// by the thread that asks for documents, side by side with others, as are objects of a store up to
-/// a chunk; larger ones one after another, each on a thread of its own, in little memory.
+/// Compressed files up to this part of a chunk, which they are about when decompressed, are read
+/// whole by the thread that asks for documents, side by side with others, as are objects of a store
+/// up to a chunk; larger ones one after another, each on a thread of its own, in little memory.
 constexpr int64_t kWholeFilePart = 8;
 
 /// Of one file at a time, beside the threads that ask for documents.
@@ -163,7 +163,7 @@ Status TextSource::State::add_input(const std::string& path, std::vector<InputSi
 }
 
 // Leaves only what belongs to the shard. Sizes of compressed files count as they are on the disk:
-// nobody knows the others without unpacking them.
+// nobody knows the others without decompressing them.
 Status TextSource::State::keep_shard(const std::vector<InputSize>& sizes) {
   int64_t run_bytes = 0;
   for (const InputSize& size : sizes) run_bytes += size.range.end;

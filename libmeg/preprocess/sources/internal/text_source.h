@@ -15,7 +15,7 @@ namespace meg::preprocess {
 /// Hands out the inputs' documents in chunks of about `chunk_bytes` that end behind a document; a
 /// longer one is a chunk of its own. Of lines, LF, CRLF and a lone CR are the ends, as in Python's
 /// text mode; no document continues in the next input. Compressed inputs (gzip, zstd, xz, by their
-/// first bytes) are unpacked.
+/// first bytes) are decompressed.
 ///
 /// A regular file is read up to the size it has when its turn comes.
 class TextSource {

@@ -10,7 +10,7 @@
 #include "libmeg/s3/internal/module/store_settings.h"
 #include "libmeg/s3/internal/store_module.h"
 
-// An object is asked for by its first bytes, not by HEAD: the answer has the size and the ETag,
+// An object is requested by its first bytes, not by HEAD: the answer has the size and the ETag,
 // errors have a text, and small objects are there already. Every later request names the ETag, so
 // that bytes of two contents are never mixed.
 

@@ -13,7 +13,7 @@ namespace meg::s3 {
 /// Whether the same request may be answered otherwise in a while.
 bool is_passing(const HttpAnswer& answer);
 
-/// Why an answer, whose status is no success, is none. address: that was asked for; region: of the
+/// Why an answer, whose status is no success, is none. address: that was requested; region: of the
 /// request.
 Status refusal(const HttpAnswer& answer, const std::string& address, const std::string& region);
 

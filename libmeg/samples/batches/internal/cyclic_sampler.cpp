@@ -51,8 +51,8 @@ CyclicSampler::CyclicSampler(const Options& options)
 
 void CyclicSampler::begin_epoch() {
   order_.resize(static_cast<size_t>(part_size_));
-  // The epoch's number is the seed, so that a run that is resumed finds the same order and goes on
-  // in the middle of it.
+  // The epoch's number is the seed, so that a run that is resumed finds the same order and
+  // continues in the middle of it.
   numpy::torch_randperm(static_cast<uint64_t>(consumed_ / epoch_samples_), order_);
   const int64_t consumed = consumed_ % epoch_samples_;
   if (options_.data_sharding) {

@@ -181,7 +181,7 @@ Result<BlendIndexCache> open_blend_index_cache(const BlendIndexRequest& request)
   cache.outcome = cache.reason.empty() ? CacheOutcome::kBuilt : CacheOutcome::kRebuilt;
   MEG_ASSIGN_OR_RETURN(BuiltIndex built, build(request));
   MEG_RETURN_IF_ERROR(save(built, request));
-  // What was built is at hand; reading it back from the files would only cost time.
+  // What was built is available; reading it back from the files would only cost time.
   cache.index = in_memory(std::move(built), request.byte_indices);
   return cache;
 }

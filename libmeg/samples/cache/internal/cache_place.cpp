@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A sidecar that is cut short is seen as such, and one that is missing is no harm.
+/// A sidecar that is truncated is seen as such, and one that is missing is no harm.
 Status write_sidecar(Result<io::AtomicFile> created, const CacheSidecar& sidecar) {
   MEG_ASSIGN_OR_RETURN(io::AtomicFile file, std::move(created));
   // The digest at its end tells a sidecar that a crash has cut, so it need not be flushed.

@@ -26,7 +26,7 @@ struct HttpError {
 struct HttpRequest {
   std::string method;
   std::string path;  ///< Begins with a slash; without the query.
-  /// The host and port that are asked for: those of an absolute target, else the Host header's.
+  /// The host and port that are requested: those of an absolute target, else the Host header's.
   std::string host;
   bool is_1_1 = true;      ///< Else 1.0.
   bool keep_alive = true;  ///< Whether the client would send another request.

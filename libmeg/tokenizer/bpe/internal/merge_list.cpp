@@ -13,11 +13,11 @@ namespace meg::tokenizer {
 
 namespace {
 
-/// Bytes of the white space (Python's str.isspace) at the start of text; 0 where there is none.
+/// Bytes of the whitespace (Python's str.isspace) at the start of text; 0 where there is none.
 size_t space_size(std::string_view text) {
   const auto first = static_cast<unsigned char>(text[0]);
   if (first < 0x80) return text::is_python_space(first) ? 1 : 0;
-  // White space past ASCII begins with one of these bytes; most characters do not.
+  // Whitespace past ASCII begins with one of these bytes; most characters do not.
   if (first != 0xC2 && first != 0xE1 && first != 0xE2 && first != 0xE3) return 0;
   const text::DecodedCodePoint found = text::decode_code_point(text);
   return text::is_python_space(found.code_point) ? found.size : 0;

@@ -45,7 +45,7 @@ class WholeWords {
   std::vector<Word> words_;
   bool are_distinct_ = true;
   std::vector<Slot> slots_;  // a power of two, at most half full
-  // Most words that are asked for are no tokens: a bit for each of a table of 16 times as many
+  // Most words that are looked up are no tokens: a bit for each of a table of 16 times as many
   // slots as words, which stays in a near cache, tells most of them.
   std::vector<uint64_t> filter_;
   int filter_shift_ = 0;

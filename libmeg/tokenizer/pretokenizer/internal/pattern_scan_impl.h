@@ -193,7 +193,7 @@ template <PatternForm kForm, class Block>
 size_t scan_pattern(fast::WordScan& scan, uint32_t* starts) {
   const auto* const first = reinterpret_cast<const Byte*>(scan.position);
   const auto* const end = reinterpret_cast<const Byte*>(scan.end);
-  // A block finds words up to its own end, and words end anywhere; the next call goes on from
+  // A block finds words up to its own end, and words end anywhere; the next call continues from
   // there.
   constexpr ptrdiff_t kBytes = fast::kScanBytes - 64;
   const Byte* const stop = end - first < kBytes ? end : first + kBytes;

@@ -88,7 +88,7 @@ inline const Byte* numbers_end(const Byte* p, const Byte* end, int max_digits) {
 /// Where U*L+|U+L* ends from q on; null where neither matches.
 ///
 /// Letters without case and marks are in both classes, so U* also takes what L+ needs. As a
-/// backtracking matcher does: where a lower-case letter follows U*, L+ takes it and goes on;
+/// backtracking matcher does: where a lower-case letter follows U*, L+ takes it and continues;
 /// otherwise U* gives back its last character that L+ can have too, behind which only upper-case
 /// letters stand; without any such character U+L* takes the run.
 inline const Byte* cased_end(const Byte* q, const Byte* end) {

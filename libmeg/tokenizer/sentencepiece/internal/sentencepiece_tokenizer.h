@@ -31,7 +31,7 @@ class SentencePieceTokenizer : public Tokenizer {
     int64_t extra_ids = 0;
   };
 
-  /// kInvalidArgument where bos_in_front is asked for and the model has none.
+  /// kInvalidArgument where bos_in_front is requested and the model has none.
   static Result<std::unique_ptr<SentencePieceTokenizer>> build(Model model, const Options& options);
 
   int64_t vocab_size() const override { return static_cast<int64_t>(tokens_.size()); }

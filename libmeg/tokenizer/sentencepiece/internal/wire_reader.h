@@ -32,7 +32,7 @@ class WireReader {
   /// Where the next field begins, in the file.
   size_t offset() const { return offset_ + at_; }
 
-  /// The next field; not at the end. kCorruption where it is cut short or of no known type.
+  /// The next field; not at the end. kCorruption where it is truncated or of no known type.
   Result<WireField> next();
 
  private:

@@ -28,7 +28,7 @@ class TableCounter : public WordCounter {
   std::unique_ptr<WordRun> take_run() { return table_.take_run(); }
 
  private:
-  /// Words whose slots are asked for together, so that the waits for memory overlap.
+  /// Words whose slots are prefetched together, so that the waits for memory overlap.
   static constexpr size_t kBatch = 256;
 
   Status split(std::string_view text, size_t step);

@@ -14,7 +14,7 @@ namespace meg::tokenizer::wordpiece {
 
 /// A vocab.txt: a token a line, the first line's id is 0.
 struct VocabularyLines {
-  std::vector<std::string> tokens;  ///< by id, without white space around them
+  std::vector<std::string> tokens;  ///< by id, without whitespace around them
   std::unordered_map<std::string, int32_t> ids;
   std::optional<int64_t> first_stripped_line;  ///< From 1: had whitespace around its token.
 

@@ -37,7 +37,7 @@ class DistFolder {
   using Rename = std::function<Result<DistMetadata>(DistMetadata)>;
 
   /// rename: empty to take the items as they are named.
-  /// kNotFound: a file is missing (of which item is said); kCorruption: one is cut short, or
+  /// kNotFound: a file is missing (of which item is said); kCorruption: one is truncated, or
   /// `.metadata` contradicts itself; kUnsupported: metadata.json names another form (zarr).
   static Result<DistFolder> open(const std::string& path, const Rename& rename = {});
 

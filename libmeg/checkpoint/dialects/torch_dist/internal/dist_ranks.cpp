@@ -349,9 +349,9 @@ Result<DistCut> RanksReader::cut(const Entry& entry, int64_t first_layer) const 
   return made;
 }
 
-/// Whether flattened states of an expert's matrix are those of its transpose: core up to 0.15 turns
-/// the weights of GroupedMLP as other experts have them, and leaves its flattened states as they
-/// are. Their shapes may be the same, so the masters are compared with the weight.
+/// Whether flattened states of an expert's matrix are those of its transpose: core up to 0.15
+/// transposes the weights of GroupedMLP as other experts have them, and leaves its flattened states
+/// as they are. Their shapes may be the same, so the masters are compared with the weight.
 Result<bool> RanksReader::is_state_turned(const DistShards& shards, const DistParameter& parameter,
                                           std::optional<int64_t> layer,
                                           const TensorSource& weight) const {

@@ -35,7 +35,7 @@ at::Tensor by_group(const at::Tensor& heads, int64_t groups) {
   return dense.unflatten(2, {groups, -1});
 }
 
-/// What turns, and how. Both kinds of copies are made by one call.
+/// What is rotated, and how. Both kinds of copies are made by one call.
 class HeadMover {
  public:
   HeadMover(const RotaryTable& table, bool interleaved)
@@ -88,7 +88,7 @@ variable_list parts_of(const at::Tensor& mixed, int64_t queries_per_group, int64
       .split_with_sizes({queries_per_group, 1, 1}, 3);
 }
 
-/// Queries and keys, [b, s, n, hn], turned.
+/// Queries and keys, [b, s, n, hn], rotated.
 variable_list turned(const variable_list& heads, int64_t groups, const HeadMover& mover,
                      bool back) {
   variable_list from, to, result;
@@ -136,7 +136,7 @@ class SplitHeadsBackward : public Node {
   HeadMover mover_;
 };
 
-/// Inputs: query, key. Outputs: both, turned.
+/// Inputs: query, key. Outputs: both, rotated.
 class TurnHeadsBackward : public Node {
  public:
   TurnHeadsBackward(const AttentionHeads& heads, HeadMover mover)
@@ -166,7 +166,7 @@ AttentionHeads split_heads(const at::Tensor& mixed, int64_t queries_per_group, i
     const at::Tensor dense = mixed.contiguous();
     variable_list parts = parts_of(dense, queries_per_group, kv_channels);
     heads.value = parts[2].squeeze(3);
-    // Where nothing turns and heads lie one after another, views do.
+    // Where nothing is rotated and heads lie one after another, views do.
     if (mover.turns() || queries_per_group > 1) {
       const variable_list from(parts.begin(), parts.begin() + 2);
       for (size_t i = 0; i < 2; ++i) parts[i] = at::empty(parts[i].sizes(), parts[i].options());

@@ -14,7 +14,7 @@ struct AttentionHeads {
   at::Tensor key, value;  ///< [b, s, g, hn]
 };
 
-/// Takes the heads out of what the product with linear_qkv's weight gives, and turns queries and
+/// Takes the heads out of what the product with linear_qkv's weight gives, and rotates queries and
 /// keys where the table is defined. mixed: [b, s, g * (n / g + 2) * hn], by query groups: the
 /// queries of the group's heads, its key, its value. The gradient comes back as one array of
 /// mixed's shape, in one pass.

@@ -171,8 +171,8 @@ class ArrowColumnReader : public ColumnReader {
       }
       if (next_group_ == end_group_) break;
       const int64_t group = next_group_++;
-      // Whole groups in front of the place to go on are not even decoded, where the file says how
-      // many rows they have.
+      // Whole groups in front of the place to continue are not even decoded, where the file says
+      // how many rows they have.
       if (const auto size = file_->size(group, columns_); size && size->rows <= skipped_) {
         skipped_ -= size->rows;
         offset_ += size->rows;
@@ -216,7 +216,7 @@ class ArrowColumnReader : public ColumnReader {
   /// For `bytes` of text in all.
   Status make_room(size_t bytes, TextChunk& chunk) const {
     if (bytes + text::kTextPadding <= chunk.capacity) return Status();
-    // Most chunks end with the first text beyond their size; whole groups go on. With more room
+    // Most chunks end with the first text beyond their size; whole groups continue. With more room
     // than this, the buffer would be given back for the next chunk.
     return grow_chunk(chunk, bytes + chunk_bytes_ / 4);
   }

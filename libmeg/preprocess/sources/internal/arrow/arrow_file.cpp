@@ -151,7 +151,7 @@ arrow::ipc::IpcReadOptions ipc_options() {
   return options;
 }
 
-/// Those of a batch's columns that are asked for. Their offsets and indices are checked: Arrow
+/// Those of a batch's columns that are requested. Their offsets and indices are checked: Arrow
 /// takes them from the file as they are, and GetView() would read wherever they point.
 Result<std::optional<TextRows>> checked_rows_of(const arrow::RecordBatch& batch,
                                                 const arrow::Schema& schema,

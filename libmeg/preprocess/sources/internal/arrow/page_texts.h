@@ -14,7 +14,7 @@ namespace meg::preprocess {
 /// A column of strings of a row group of Parquet, as they lie in its pages.
 ///
 /// Arrow's own way from a page to an array copies each text into memory that is new for each batch,
-/// which costs as much as unpacking the page; chunks copy the texts anyway.
+/// which costs as much as decompressing the page; chunks copy the texts anyway.
 class PageTexts {
  public:
   /// column: of byte arrays, without lists or structs around them.

@@ -71,7 +71,7 @@ class FastEncoder : public TokenEncoder {
   static constexpr size_t kMaxCachedBytes = kLongStoreBytes / 8;
   static constexpr size_t kCopyRoom = WideCache::kMaxIds;
 
-  /// Words whose cache entries are asked for together, so that the waits for memory overlap.
+  /// Words whose cache entries are prefetched together, so that the waits for memory overlap.
   static constexpr size_t kBatch = 256;
 
   struct Asked {

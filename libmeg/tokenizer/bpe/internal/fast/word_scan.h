@@ -17,7 +17,7 @@ inline constexpr size_t kScanRoom = kScanBytes + 64;
 /// Where the scan of one text stands.
 ///
 /// GPT-2's pretokenizer is a regular expression whose words can be told from the classes (letter,
-/// number, white space, other) of a byte's neighbours, so 64 bytes are decided at once with bit
+/// number, whitespace, other) of a byte's neighbours, so 64 bytes are decided at once with bit
 /// operations; see word_scan_impl.h.
 struct WordScan {
   explicit WordScan(std::string_view text)
@@ -35,7 +35,7 @@ struct WordScan {
 
   static constexpr uint32_t kLetter = 1;
   static constexpr uint32_t kNumber = 2;
-  static constexpr uint32_t kSpace = 4;  ///< any white space
+  static constexpr uint32_t kSpace = 4;  ///< any whitespace
   static constexpr uint32_t kOther = 8;
   static constexpr uint32_t kBlank = 16;  ///< U+0020; set beside kSpace
 };

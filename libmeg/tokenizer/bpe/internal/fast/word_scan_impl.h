@@ -44,7 +44,7 @@ inline BlockClasses ascii_classes(const Block& block) {
 }
 
 /// Whether no word may start after a white-space run that ends at p: p is the end of the text or
-/// white space.
+/// whitespace.
 template <ClassOf kClassOf>
 inline bool space_or_end(const unsigned char* p, const unsigned char* end) {
   if (p == end) return true;

@@ -58,7 +58,7 @@ class FastEncoder : public TokenEncoder {
   static constexpr size_t kMaxCachedBytes = 256;
   static constexpr size_t kCopyRoom = MediumCache::kMaxIds;
 
-  /// Words whose cache entries are asked for together, so that the waits for memory overlap.
+  /// Words whose cache entries are prefetched together, so that the waits for memory overlap.
   static constexpr size_t kBatch = 64;
 
   struct Asked {
