@@ -10,6 +10,7 @@
 
 #include "libmeg/base/bytes.h"
 #include "tests/preprocess/byte_tokenizer.h"
+#include "tests/small_filesystem.h"
 #include "tests/temp_folder.h"
 
 namespace meg::preprocess {
@@ -339,6 +340,19 @@ TEST_F(PreprocessTest, CancelledMergingLeavesNothing) {
   EXPECT_TRUE(merging);
   EXPECT_EQ(result.status().code(), StatusCode::kCancelled);
   EXPECT_THAT(files_left(), ElementsAre());
+}
+
+// The limit ends the work before the last chunk is written.
+TEST_F(PreprocessTest, AFullDiskIsNamedBehindTheLastOfMaxDocuments) {
+  write_input("{\"text\": \"" + std::string(200'000, 'a') + "\"}\n{\"text\": \"b\"}\n");
+  options_.max_documents = 1;
+  ASSERT_TRUE(std::filesystem::create_directory(folder_.path("out")));
+  const bool is_mounted =
+      test::in_small_filesystem(folder_.path("out"), "size=64k", [&]() -> std::string {
+        const std::string found = error();
+        return found.find("No space left on device") != found.npos ? "" : "found: " + found;
+      });
+  if (!is_mounted) GTEST_SKIP() << "mounting is not allowed";
 }
 
 TEST_F(PreprocessTest, WaitingForTheWriterOfAPipeCanBeCancelled) {

@@ -173,7 +173,8 @@ std::unique_ptr<TokenizedChunk>& OrderedWriter::slot(int64_t number) {
 
 void OrderedWriter::stop(Status reason) {
   const std::lock_guard lock(mutex_);
-  if (!stopped_) status_ = std::move(reason);
+  // Also behind the last of max_documents, whose chunk may still be on its way to the disk.
+  if (status_.ok()) status_ = std::move(reason);
   stop_now();
 }
 
