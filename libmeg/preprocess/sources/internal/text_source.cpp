@@ -4,10 +4,13 @@
 #include <atomic>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <utility>
 
 #include "libmeg/io/byte_stream.h"
+#include "libmeg/io/digest.h"
+#include "libmeg/preprocess/sources/internal/columns_ahead.h"
 #include "libmeg/preprocess/sources/internal/input_file.h"
 #include "libmeg/preprocess/sources/internal/input_kind.h"
 #include "libmeg/preprocess/sources/internal/input_paths.h"
@@ -15,9 +18,9 @@
 #include "libmeg/text/line_ends.h"
 
 // Inputs one after another, chunks in numbered order, asked for by several threads. Under the mutex
-// a thread only claims what is next: a range of a file that is cut, a row group, a whole small
-// file. It reads these after giving the mutex back. What can only be read from begin to end (pipes,
-// large compressed files) is read under the mutex.
+// a thread only claims what is next: a range of a file that is cut, a chunk of columns, a whole
+// small file. It reads these after giving the mutex back. What can only be read from begin to end
+// (pipes, large compressed files) is read under the mutex.
 
 namespace meg::preprocess {
 namespace {
@@ -44,30 +47,10 @@ struct OpenInput {
   std::optional<FileCutter> cutter;
   std::optional<StreamReader> stream;
   bool is_whole = false;  // the stream is one chunk
-  ColumnFormat column_format = ColumnFormat::kNone;
-  std::unique_ptr<ColumnReader> columns;
-  std::mutex idle_mutex;                                    // guards what follows
-  std::vector<std::unique_ptr<ColumnReader>> idle_readers;  // of small row groups
+  std::optional<ColumnsAhead> columns;
   bool may_be_json = false;     // plain text by its name, whose first byte has not come yet
   bool may_be_columns = false;  // by its content, where no format is given
   bool may_be_foreign = false;  // a stream by its content, whose first bytes have not come yet
-
-  /// Reads a row group with a reader that no other thread has.
-  Status read_group(const RowGroup& group, const std::vector<std::string>& keys, size_t chunk_bytes,
-                    TextChunk& chunk) {
-    std::unique_ptr<ColumnReader> reader;
-    if (const std::lock_guard lock(idle_mutex); !idle_readers.empty()) {
-      reader = std::move(idle_readers.back());
-      idle_readers.pop_back();
-    }
-    if (reader == nullptr) {
-      MEG_ASSIGN_OR_RETURN(reader, ColumnReader::open(*file, column_format, keys, chunk_bytes));
-    }
-    MEG_RETURN_IF_ERROR(reader->read_group(group, chunk));
-    const std::lock_guard lock(idle_mutex);
-    idle_readers.push_back(std::move(reader));
-    return Status();
-  }
 
   /// Columns cannot be read from a stream.
   Status check_stream(std::string_view text) const {
@@ -104,8 +87,8 @@ struct OpenInput {
 /// The next documents and how they are read. A stream's are in the chunk already.
 struct Claim {
   std::shared_ptr<OpenInput> input;
-  ByteRange range;                // of a cut file
-  std::optional<RowGroup> group;  // that is a chunk
+  ByteRange range;                             // of a cut file
+  std::shared_ptr<ColumnsAhead::Piece> piece;  // of columns
 };
 
 }  // namespace
@@ -256,12 +239,15 @@ void TextSource::State::open_stream(InputFormat format, std::unique_ptr<io::Byte
 
 /// The current file's rows, from `row` of its part on.
 Status TextSource::State::open_columns(ColumnFormat format, int64_t row) {
-  current->column_format = format;
-  MEG_ASSIGN_OR_RETURN(current->columns,
-                       ColumnReader::open(*current->file, format, keys, chunk_bytes));
-  const ByteRange groups =
-      parts.empty() ? ByteRange{0, current->columns->groups()} : parts[next_input - 1];
-  return current->columns->select(groups.begin, groups.end, row);
+  // The input outlives its columns, the source its inputs.
+  const auto open = [this, file = current->file.get(), format] {
+    return ColumnReader::open(*file, format, keys, chunk_bytes);
+  };
+  MEG_ASSIGN_OR_RETURN(std::unique_ptr<ColumnReader> reader, open());
+  const ByteRange groups = parts.empty() ? ByteRange{0, reader->groups()} : parts[next_input - 1];
+  MEG_RETURN_IF_ERROR(reader->select(groups.begin, groups.end, row));
+  current->columns.emplace(std::move(reader), open);
+  return Status();
 }
 
 // Reads the current stream's chunks up to `offset`, as they were read before: what was compressed
@@ -279,16 +265,14 @@ Status TextSource::State::skip_to(int64_t offset) {
   return Status();
 }
 
-/// Those of the current input, if it has more. A cut file's run, a row group and a whole file are
-/// left to be read.
+/// Those of the current input, if it has more. A cut file's run, columns and a whole file are left
+/// to be read.
 Status TextSource::State::take_documents(TextChunk& chunk, Claim& claimed) {
   if (current->cutter) {
     chunk.format = current->format;
-    chunk.records.clear();
     MEG_ASSIGN_OR_RETURN(claimed.range, current->cutter->next());
-  } else if (current->columns != nullptr) {
-    MEG_ASSIGN_OR_RETURN(claimed.group, current->columns->take_small_group());
-    if (!claimed.group) return current->columns->next(chunk);
+  } else if (current->columns) {
+    MEG_ASSIGN_OR_RETURN(claimed.piece, current->columns->claim());
   } else if (!current->is_whole) {
     return current->stream->next(chunk);
   }
@@ -298,12 +282,13 @@ Status TextSource::State::take_documents(TextChunk& chunk, Claim& claimed) {
 Result<bool> TextSource::State::claim(TextChunk& chunk, Claim& claimed) {
   while (current != nullptr || next_input < paths.size()) {
     if (current == nullptr) MEG_RETURN_IF_ERROR(open_next_input());
-    claimed = {.input = current, .range = {}, .group = {}};
+    claimed = {.input = current, .range = {}, .piece = {}};
     chunk.lines = {};
+    chunk.records.clear();
     MEG_RETURN_IF_ERROR(take_documents(chunk, claimed));
     // Content that this thread reads after the mutex is given back.
     const bool is_left =
-        current->is_whole || claimed.group || claimed.range.end > claimed.range.begin;
+        current->is_whole || claimed.piece != nullptr || claimed.range.end > claimed.range.begin;
     const bool has_any = is_left || !chunk.lines.empty() || !chunk.records.empty();
     // A whole file is used up by its claim.
     if (current->is_whole || !has_any) current = nullptr;
@@ -359,8 +344,8 @@ Result<bool> TextSource::next(TextChunk& chunk) {
     if (!more.has_value() || !*more) return more;
   }
   OpenInput& input = *claimed.input;
-  if (claimed.group) {
-    MEG_RETURN_IF_ERROR(input.read_group(*claimed.group, state_->keys, state_->chunk_bytes, chunk));
+  if (claimed.piece != nullptr) {
+    MEG_RETURN_IF_ERROR(input.columns->read(*claimed.piece, chunk));
   } else if (input.is_whole) {
     MEG_RETURN_IF_ERROR(input.stream->rest(chunk));
   } else if (claimed.range.end > claimed.range.begin) {

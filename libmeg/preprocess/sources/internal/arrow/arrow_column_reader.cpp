@@ -124,7 +124,8 @@ class ArrowColumnReader : public ColumnReader {
   Status begin(TextChunk& chunk) const {
     chunk.format = RecordFormat::kRows;
     chunk.records.clear();
-    chunk.rows = {};
+    chunk.rows.values.clear();
+    chunk.rows.texts.clear();
     chunk.rows.group = next_group_ - 1;
     chunk.rows.first = group_row_ + row_;
     return prepare_chunk(chunk, 0, chunk_bytes_);
