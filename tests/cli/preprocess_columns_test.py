@@ -4,6 +4,7 @@ import glob
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -220,6 +221,16 @@ class Columns(PreprocessData):
                         self.assert_error(result, 1, ".")
                         others = [line for line in result.stderr.splitlines() if not line.startswith("Processed ")]
                         self.assertEqual(len(others), 1, result.stderr)
+
+    def test_checksums_of_pages_are_compared(self):
+        table = pa.table({"text": ["some words"] * 100})
+        file = self.parquet(table, use_dictionary=False, compression="none", write_page_checksum=True)
+        self.assert_done(self.run_program("--input", file))
+        whole = self.read("in")
+        at = [found.start() for found in re.finditer(b"some words", whole)][50]
+        changed = whole[:at] + b"same" + whole[at + 4:]
+        self.assert_error(self.run_program("--input", self.write("in", changed)), 1,
+                          ".*in: Arrow: could not verify page integrity, CRC checksum")
 
 
 class Module(PreprocessData):
