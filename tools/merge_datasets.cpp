@@ -7,7 +7,6 @@
 #include <cstdio>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "libmeg/base/dtype.h"
@@ -65,30 +64,6 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
                                arguments.inputs.empty() ? "neither" : "both"));
 }
 
-bool ends_with_key(const std::string& prefix, const std::string& key, std::string_view level) {
-  return prefix.ends_with(fmt::format("_{}_{}", key, level));
-}
-
-/// Those of a folder's datasets that belong to a key; of one level, since documents of both are
-/// the same texts twice.
-Result<std::vector<std::string>> of_key(const std::string& folder,
-                                        const std::vector<std::string>& prefixes,
-                                        const std::string& key) {
-  std::vector<std::string> documents;
-  std::vector<std::string> sentences;
-  for (const std::string& prefix : prefixes) {
-    if (ends_with_key(prefix, key, "document")) documents.push_back(prefix);
-    if (ends_with_key(prefix, key, "sentence")) sentences.push_back(prefix);
-  }
-  // Both or neither: with both, the same texts would be in the merged dataset twice.
-  if (documents.empty() == sentences.empty()) {
-    return make_error(StatusCode::kInvalidArgument,
-                      "{}: expected datasets *_{}_document or *_{}_sentence, found {}", folder, key,
-                      key, documents.empty() ? "neither" : "both");
-  }
-  return documents.empty() ? sentences : documents;
-}
-
 Result<std::vector<std::string>> resolve_inputs(const Arguments& arguments) {
   std::vector<std::string> resolved;
   for (const std::string& input :
@@ -99,7 +74,7 @@ Result<std::vector<std::string>> resolve_inputs(const Arguments& arguments) {
     }
     MEG_ASSIGN_OR_RETURN(std::vector<std::string> found, dataset::dataset_prefixes_in(input));
     if (arguments.key) {
-      MEG_ASSIGN_OR_RETURN(found, of_key(input, found, *arguments.key));
+      MEG_ASSIGN_OR_RETURN(found, dataset::dataset_prefixes_of_key(input, found, *arguments.key));
     }
     resolved.insert(resolved.end(), found.begin(), found.end());
   }

@@ -20,6 +20,9 @@ struct DatasetTokenizer {
   bool operator==(const DatasetTokenizer&) const = default;
 };
 
+/// For messages.
+std::string dataset_tokenizer_text(const DatasetTokenizer& tokenizer);
+
 /// The file's path. prefix: may end in ".bin" or ".idx".
 std::string dataset_tokenizer_path(const std::string& prefix);
 
@@ -37,8 +40,5 @@ using GivenTokenizer = std::function<Result<std::optional<DatasetTokenizer>>()>;
 /// most once, after all files were read and only if one of them names a tokenizer; its errors are
 /// returned.
 Status check_dataset_tokenizers(std::span<const std::string> prefixes, const GivenTokenizer& given);
-
-/// What the file is to hold.
-std::string dataset_tokenizer_json(const DatasetTokenizer& tokenizer);
 
 }  // namespace meg::dataset

@@ -201,13 +201,13 @@ Status IndexedDatasetBuilder::sync() const {
 Status IndexedDatasetBuilder::publish_all(std::span<const Finished> datasets) {
   std::vector<io::FileLock> locks;
   std::vector<io::AtomicFile::Kept> files;
-  for (const auto& [prefix, dtype, mark, tokenizer] : datasets) {
+  for (const auto& [prefix, dtype, mark, tokenizer, shard_run] : datasets) {
     MEG_ASSIGN_OR_RETURN(locks.emplace_back(), lock_dataset(prefix));
     // First all .bin files, then all .idx files: readers open a dataset by its .idx, and must find
     // the .bin that belongs to it.
     files.push_back({prefix + ".bin", kResumeSuffix, mark.items * dtype_size(dtype)});
   }
-  for (const auto& [prefix, dtype, mark, tokenizer] : datasets) {
+  for (const auto& [prefix, dtype, mark, tokenizer, shard_run] : datasets) {
     // A length (4 bytes) and a pointer (8) for each sequence, an end for each document behind the
     // first 0.
     const int64_t size = kIndexHeaderSize + 12 * mark.sequences + 8 * (mark.documents + 1);
@@ -220,8 +220,9 @@ Status IndexedDatasetBuilder::publish_all(std::span<const Finished> datasets) {
   }
   MEG_RETURN_IF_ERROR(io::AtomicFile::publish_kept(files));
   for (const Finished& dataset : datasets) {
-    MEG_ASSIGN_OR_RETURN(std::optional<io::AtomicFile> said,
-                         tokenizer_file(dataset.prefix, dataset.tokenizer));
+    MEG_ASSIGN_OR_RETURN(
+        std::optional<io::AtomicFile> said,
+        create_libmeg_file(dataset.prefix, {dataset.tokenizer, dataset.shard_run}));
     if (said) MEG_RETURN_IF_ERROR(said->commit());
     MEG_ASSIGN_OR_RETURN(io::AtomicFile spool,
                          io::AtomicFile::open_kept(dataset.prefix + ".idx", kDocumentsSuffix));
@@ -243,12 +244,14 @@ Status IndexedDatasetBuilder::finish_all(std::span<IndexedDatasetBuilder* const>
   // an empty file under the final name.
   MEG_RETURN_IF_ERROR(io::AtomicFile::flush_all(files));
   if (before_publishing) MEG_RETURN_IF_ERROR(before_publishing());
-  std::vector<std::optional<io::AtomicFile>> tokenizer_files;
+  std::vector<std::optional<io::AtomicFile>> libmeg_files;
   for (IndexedDatasetBuilder* builder : builders) {
-    MEG_ASSIGN_OR_RETURN(tokenizer_files.emplace_back(),
-                         tokenizer_file(builder->bin_path(), builder->options().tokenizer));
+    const Options& options = builder->options();
+    MEG_ASSIGN_OR_RETURN(
+        libmeg_files.emplace_back(),
+        create_libmeg_file(builder->bin_path(), {options.tokenizer, options.shard_run}));
   }
-  for (auto& file : tokenizer_files) {
+  for (auto& file : libmeg_files) {
     if (file) files.insert(files.begin(), &*file);  // a reader of the pair finds it
   }
   for (IndexedDatasetBuilder* builder : builders) {

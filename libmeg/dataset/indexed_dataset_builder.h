@@ -11,6 +11,7 @@
 #include "libmeg/base/dtype.h"
 #include "libmeg/base/result.h"
 #include "libmeg/dataset/dataset_tokenizer.h"
+#include "libmeg/dataset/shard_run.h"
 #include "libmeg/io/file_descriptor.h"
 
 namespace meg::dataset {
@@ -40,6 +41,7 @@ class IndexedDatasetBuilder {
     std::optional<Mark> resume_at = std::nullopt;
     /// The tokenizer of the ids, stored in PREFIX.libmeg, which appears together with the pair.
     std::optional<DatasetTokenizer> tokenizer = std::nullopt;
+    ShardRun shard_run = {};  ///< Of a shard, for PREFIX.libmeg, too.
   };
 
   /// prefix: may end in ".bin" or ".idx". kInvalidArgument for a dtype that datasets cannot have
@@ -113,6 +115,7 @@ class IndexedDatasetBuilder {
     DType dtype = DType::kInt32;
     Mark mark;
     std::optional<DatasetTokenizer> tokenizer;
+    ShardRun shard_run = {};
   };
 
   /// Completes a finish_all() of resumable builders whose process was killed after

@@ -18,6 +18,7 @@
 #include "libmeg/dataset/internal/dataset_file.h"
 #include "libmeg/dataset/internal/merge_provenance.h"
 #include "libmeg/dataset/internal/merge_tntidx.h"
+#include "libmeg/dataset/shard_run.h"
 #include "libmeg/s3/find_objects.h"
 #include "libmeg/s3/object_store.h"
 
@@ -48,6 +49,21 @@ Status check_output(const std::vector<std::string>& prefixes, const std::string&
   return Status();
 }
 
+/// A shell makes both files of each dataset of `parts/*`, which would be merged twice. The same
+/// word given twice is what was asked for.
+Status check_spelled_once(const std::vector<std::string>& paths) {
+  std::map<std::string, std::string> spelled;  // by prefix
+  for (const std::string& path : paths) {
+    const auto [first, is_new] = spelled.try_emplace(dataset_prefix(path), path);
+    if (is_new || first->second == path) continue;
+    return make_error(StatusCode::kInvalidArgument,
+                      "{}: expected each dataset once, found this one as {}, too: give prefixes or "
+                      "their folder",
+                      path, first->second);
+  }
+  return Status();
+}
+
 /// A prefix `HEAD_shard00001of00004_TAIL`.
 struct ShardName {
   std::string head;
@@ -70,33 +86,51 @@ std::optional<ShardName> shard_name(const std::string& prefix) {
                    prefix.substr(count, tail - count), prefix.substr(tail)};
 }
 
-/// Of the shards of one dataset none may be missing, nor may there be those of two runs.
+/// Of the shards of one dataset none may be missing, nor may there be those of two runs or keys.
 ///
 /// Output names of preprocess_data say how many shards there are; merging those that happen to lie
-/// there would give a smaller dataset, or one with every document twice, that looks whole.
+/// there would give a smaller dataset, or one with every document twice, that looks whole. So would
+/// shards of processes that saw other inputs.
 Status check_shards(const std::vector<std::string>& prefixes) {
-  using Indices = std::set<std::string>;
-  std::map<std::array<std::string, 2>, std::map<std::string, Indices>> found;
+  using Shards = std::map<std::string, std::string>;  // prefixes by index
+  std::map<std::array<std::string, 2>, std::map<std::string, Shards>> found;
   for (const std::string& prefix : prefixes) {
     const std::optional<ShardName> name = shard_name(prefix);
-    if (name) found[{name->head, name->tail}][name->count].insert(name->index);
+    if (!name) continue;
+    Shards& shards = found[{name->head, name->tail}][name->count];
+    if (shards.emplace(name->index, prefix).second) continue;
+    return make_error(StatusCode::kInvalidArgument, "{}: expected each shard once, found it twice",
+                      prefix);
   }
+  const std::array<std::string, 2>* last = nullptr;
   for (const auto& [name, by_count] : found) {
     const auto& [head, tail] = name;
-    const auto& [count, indices] = *by_count.begin();
+    // Keys are merged apart: together, a folder's order would deal titles and texts in turn.
+    if (last != nullptr && last->front() == head) {
+      return make_error(StatusCode::kInvalidArgument,
+                        "{}*: expected the shards of one key, found *{} and *{}", head,
+                        last->back(), tail);
+    }
+    last = &name;
+    const auto& [count, shards] = *by_count.begin();
     if (by_count.size() > 1) {
       return make_error(StatusCode::kInvalidArgument,
                         "{}*of{}{}: expected the shards of one run, also found those of {}", head,
                         count, tail, std::next(by_count.begin())->first);
     }
-    for (size_t i = 0; i < indices.size() + 1; ++i) {
+    std::vector<std::string> of_run;
+    for (size_t i = 0; i < shards.size() + 1; ++i) {
       const std::string index = fmt::format("{:0{}}", i, count.size());
       if (index == count) break;
-      if (indices.contains(index)) continue;
-      return make_error(StatusCode::kNotFound,
-                        "{}{}of{}{}: expected all shards of this dataset, found {}", head, index,
-                        count, tail, indices.size());
+      const auto shard = shards.find(index);
+      if (shard == shards.end()) {
+        return make_error(StatusCode::kNotFound,
+                          "{}{}of{}{}: expected all shards of this dataset, found {}", head, index,
+                          count, tail, shards.size());
+      }
+      of_run.push_back(shard->second);
     }
+    MEG_RETURN_IF_ERROR(check_same_run(of_run));
   }
   return Status();
 }
@@ -129,27 +163,37 @@ Result<Kind> kind_of(const std::vector<std::string>& prefixes, const MergeOption
   return kind;
 }
 
-/// The tokenizer of all inputs; nullopt where one does not say or they disagree.
-Result<std::optional<DatasetTokenizer>> common_tokenizer(const std::vector<std::string>& prefixes) {
+/// The tokenizer of all inputs; nullopt where one does not say or they disagree, which is noted.
+Result<std::optional<DatasetTokenizer>> common_tokenizer(const std::vector<std::string>& prefixes,
+                                                         std::vector<std::string>& notes) {
   std::optional<DatasetTokenizer> common;
+  std::string first;  // with that tokenizer
+  bool is_of_all = true;
   for (const std::string& prefix : prefixes) {
     MEG_ASSIGN_OR_RETURN(std::optional<DatasetTokenizer> tokenizer, read_dataset_tokenizer(prefix));
-    if (!tokenizer || (common && common->identity != tokenizer->identity)) {
+    is_of_all = is_of_all && tokenizer.has_value();
+    if (!tokenizer) continue;
+    if (common && common->identity != tokenizer->identity) {
+      notes.push_back(fmt::format("{}: made with another tokenizer than {}: {} and {}", prefix,
+                                  first, dataset_tokenizer_text(*tokenizer),
+                                  dataset_tokenizer_text(*common)));
       return std::optional<DatasetTokenizer>();
     }
-    if (!common) common = std::move(tokenizer);
+    if (common) continue;
+    common = std::move(tokenizer);
+    first = prefix;
   }
-  return common;
+  return is_of_all ? common : std::nullopt;
 }
 
 Result<MergeSummary> merge_mmididx(const std::vector<std::string>& prefixes,
                                    const std::string& output_prefix, const MergeOptions& options) {
   MEG_ASSIGN_OR_RETURN(const Kind kind, kind_of(prefixes, options));
   IndexedDatasetBuilder::Options output{.dtype = kind.dtype, .multimodal = kind.multimodal};
-  MEG_ASSIGN_OR_RETURN(output.tokenizer, common_tokenizer(prefixes));
+  MergeSummary summary;
+  MEG_ASSIGN_OR_RETURN(output.tokenizer, common_tokenizer(prefixes, summary.notes));
   MEG_ASSIGN_OR_RETURN(IndexedDatasetBuilder builder,
                        IndexedDatasetBuilder::create(output_prefix, output));
-  MergeSummary summary;
   Progress done{.total_bytes = kind.bin_bytes};
   AppendOptions append{.views = options.take_short_lengths_as_view ? Views::kTake : Views::kTell,
                        .widen = options.dtype.has_value(),
@@ -181,6 +225,14 @@ Result<MergeSummary> merge_mmididx(const std::vector<std::string>& prefixes,
   return summary;
 }
 
+/// Whether the name of a dataset ends as preprocess_data names those of a key. What ends so may
+/// also be that of a longer key, which only the name of a shard tells.
+bool is_of_key(const std::string& prefix, const std::string& key, std::string_view level) {
+  const std::string ending = fmt::format("_{}_{}", key, level);
+  const std::optional<ShardName> shard = shard_name(prefix);
+  return shard ? shard->tail == ending : prefix.ends_with(ending);
+}
+
 /// Files or objects right in the folder.
 Result<std::set<std::string>> files_in(const std::string& folder) {
   std::set<std::string> files;
@@ -206,6 +258,7 @@ Result<MergeSummary> merge_datasets(const std::vector<std::string>& paths,
   if (paths.empty()) {
     return make_error(StatusCode::kInvalidArgument, "input: expected at least one dataset");
   }
+  MEG_RETURN_IF_ERROR(check_spelled_once(paths));
   std::vector<std::string> prefixes;
   for (const std::string& path : paths) {
     prefixes.push_back(dataset_prefix(path));
@@ -246,6 +299,24 @@ Result<std::vector<std::string>> dataset_prefixes_in(const std::string& folder) 
     }
   }
   return std::vector<std::string>(prefixes.begin(), prefixes.end());
+}
+
+Result<std::vector<std::string>> dataset_prefixes_of_key(const std::string& folder,
+                                                         const std::vector<std::string>& prefixes,
+                                                         const std::string& key) {
+  std::vector<std::string> documents;
+  std::vector<std::string> sentences;
+  for (const std::string& prefix : prefixes) {
+    if (is_of_key(prefix, key, "document")) documents.push_back(prefix);
+    if (is_of_key(prefix, key, "sentence")) sentences.push_back(prefix);
+  }
+  // Both or neither.
+  if (documents.empty() == sentences.empty()) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "{}: expected datasets *_{}_document or *_{}_sentence, found {}", folder, key,
+                      key, documents.empty() ? "neither" : "both");
+  }
+  return documents.empty() ? sentences : documents;
 }
 
 }  // namespace meg::dataset

@@ -29,15 +29,16 @@ struct MergeSummary {
   int64_t sequences = 0;
   int64_t items = 0;               ///< tokens
   int64_t bytes = 0;               ///< of all .bin
-  std::vector<std::string> notes;  ///< Which inputs are views.
+  std::vector<std::string> notes;  ///< Which inputs are views, or of another tokenizer.
 };
 
 /// Writes the documents of several datasets, in order, as one. Inputs: MMIDIDX, where a view
 /// contributes the sequences that its pointers name, or all TNTIDX, of any shape. Both files appear
 /// at the end, by rename, together with PREFIX.libmeg if all inputs (MMIDIDX) name the same
 /// tokenizer. Memory does not grow with the datasets. All shards of a preprocess_data --shard run
-/// must be present (kNotFound). Errors: kInvalidArgument for different dtypes or formats and where
-/// the output is one of the inputs, kCorruption, kCancelled. Mirrors Megatron-LM
+/// must be present (kNotFound), each once. Errors: kInvalidArgument for different dtypes or
+/// formats, for shards of different runs, where both files of a dataset are given in place of its
+/// prefix, and where the output is one of the inputs, kCorruption, kCancelled. Mirrors Megatron-LM
 /// tools/merge_datasets.py.
 Result<MergeSummary> merge_datasets(const std::vector<std::string>& prefixes,
                                     const std::string& output_prefix, const MergeOptions& options);
@@ -50,5 +51,12 @@ bool is_dataset_folder(const std::string& input);
 /// kNotFound if a file has no counterpart or there are no files. Files beside a pair with its name
 /// and a different extension are ignored.
 Result<std::vector<std::string>> dataset_prefixes_in(const std::string& folder);
+
+/// Of `prefixes`, which are those in `folder`, the datasets NAME_KEY_document, or
+/// NAME_KEY_sentence, of a JSON key. kInvalidArgument where there are none, or both, which are the
+/// same texts twice.
+Result<std::vector<std::string>> dataset_prefixes_of_key(const std::string& folder,
+                                                         const std::vector<std::string>& prefixes,
+                                                         const std::string& key);
 
 }  // namespace meg::dataset

@@ -19,6 +19,7 @@
 #include "libmeg/preprocess/internal/document_sink.h"
 #include "libmeg/preprocess/internal/ordered_writer.h"
 #include "libmeg/preprocess/internal/resume_journal.h"
+#include "libmeg/preprocess/internal/run_settings.h"
 #include "libmeg/preprocess/sentences/internal/sentence_splitter.h"
 #include "libmeg/preprocess/sources/internal/text_source.h"
 #include "libmeg/text/line_ends.h"
@@ -236,7 +237,18 @@ void add_warnings(PreprocessSummary& summary) {
 Result<PreprocessSummary> finished_run(const PreprocessOptions& options, DType dtype,
                                        const ResumeJournal& journal) {
   const Checkpoint& end = journal.checkpoint();
-  MEG_RETURN_IF_ERROR(DocumentSink::publish(options, dtype, end.marks));
+  dataset::ShardRun run;
+  if (options.input.shard.count > 1) {
+    MEG_ASSIGN_OR_RETURN(
+        const TextSource source,
+        TextSource::open(options.inputs, options.chunk_bytes, options.input, options.json_keys));
+    run = shard_run(options, dtype, source);
+  }
+  if (const Status status = DocumentSink::publish(options, dtype, run, end.marks); !status.ok()) {
+    return Status(status.code(),
+                  fmt::format("{}: {} says that all was done: remove it to start over",
+                              status.message(), journal.path()));
+  }
   PreprocessSummary summary = end.summary;
   summary.was_finished = true;
   return summary;
@@ -253,7 +265,7 @@ Result<PreprocessSummary> preprocess(const PreprocessOptions& options,
   if (options.sentences.has_value()) {
     MEG_ASSIGN_OR_RETURN(splitter, SentenceSplitter::open(*options.sentences));
   }
-  // Before the input is opened: a run that has only to be published needs no input.
+  // Before the input is opened: a run that has only to be published does not read it.
   std::optional<ResumeJournal> journal;
   if (options.resume) {
     MEG_ASSIGN_OR_RETURN(journal, ResumeJournal::open(options, dtype));
@@ -274,7 +286,8 @@ Result<PreprocessSummary> preprocess(const PreprocessOptions& options,
     MEG_ASSIGN_OR_RETURN(total_documents, count_documents(options, progress));
   }
   MEG_ASSIGN_OR_RETURN(DocumentSink sink,
-                       DocumentSink::create(options, dtype, total_documents, resume_at));
+                       DocumentSink::create(options, dtype, total_documents,
+                                            shard_run(options, dtype, source), resume_at));
 
   // Twice the workers, so that one who is ahead need not wait for a slow chunk, and two more for
   // those that are written.

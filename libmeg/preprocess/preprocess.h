@@ -61,6 +61,9 @@ struct PreprocessOptions {
   /// Names and values of everything else that the tokens depend on, such as the tokenizer's files:
   /// a change is an error.
   std::vector<std::pair<std::string, std::string>> resume_identity;
+  /// The same of what no file decides, such as the revision of Megatron, where there are shards:
+  /// those with other values cannot be merged.
+  std::vector<std::pair<std::string, std::string>> shard_settings;
   /// How much work a killed process may lose.
   std::chrono::milliseconds checkpoint_interval{2000};
 

@@ -256,6 +256,33 @@ class Formats(PreprocessData):
             environment.pop("WORLD_SIZE", None)
             self.assert_error(self.run_program("--input", file, "--shard", shard, env=environment), 2, "--shard")
 
+    def test_shards_of_other_inputs_or_flags_are_not_merged(self):
+        merge = os.path.join(os.path.dirname(preprocess_case.PROGRAM), "merge_datasets")
+        os.mkdir(self.path("shards"))
+        os.mkdir(self.path("elsewhere"))
+        command = [merge, "--input", self.path("shards"), "--key", "text", "--output-prefix", self.path("both")]
+        for name, lines, flags, pattern in (
+                ("in", self.texts, ["--append-eod"], ""),
+                ("in", self.texts, [], "found append_eod false, there true"),
+                ("in", self.texts, ["--append-eod", "--megatron-version", "v2.6"],
+                 "found skip_empty_documents true, there false"),
+                ("in2", self.texts, ["--append-eod"], "found inputs 1 of .*, there 1 of"),
+                ("in", self.texts + ["more"], ["--append-eod"], "found inputs 1 of .*, there 1 of"),
+                ("elsewhere/in", self.texts, ["--append-eod"], "")):
+            first = self.write("in", lines_of(self.texts))
+            self.assert_done(self.run_program("--input", first, "--shard", "0/2", "--append-eod",
+                                              prefix=self.path("shards", "s")))
+            self.assert_done(self.run_program("--input", self.write(name, lines_of(lines)), "--shard", "1/2", *flags,
+                                              prefix=self.path("shards", "s")))
+            merged = subprocess.run(command, capture_output=True, text=True)
+            if not pattern:
+                self.assert_done(merged)
+                os.remove(self.path("both.idx"))
+            else:
+                self.assert_error(merged, 1, ".*s_shard00001of00002_text_document: expected a shard of the same run as "
+                                             f".*s_shard00000of00002_text_document, {pattern}")
+                self.assertFalse(os.path.exists(self.path("both.idx")))
+
     def test_the_first_documents(self):
         self.expect(lines_of(self.texts[:123]))
         self.assert_same("--input", self.write("in", lines_of(self.texts)), "--max-documents", "123")

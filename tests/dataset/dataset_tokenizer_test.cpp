@@ -10,6 +10,7 @@
 #include "libmeg/dataset/indexed_dataset_builder.h"
 #include "libmeg/dataset/merge_datasets.h"
 #include "libmeg/dataset/provenance.h"
+#include "libmeg/dataset/shard_run.h"
 #include "tests/temp_folder.h"
 
 namespace meg::dataset {
@@ -23,10 +24,10 @@ const DatasetTokenizer kGpt2{.type = "GPT2BPETokenizer", .identity = "0123abc", 
 const DatasetTokenizer kOther{.type = "TikTokenizer", .identity = "4567def", .vocab_size = 400};
 
 std::string write(const TempFolder& folder, const std::string& name,
-                  const std::optional<DatasetTokenizer>& tokenizer) {
+                  const std::optional<DatasetTokenizer>& tokenizer, const ShardRun& run = {}) {
   const std::string prefix = folder.path(name);
-  auto builder =
-      IndexedDatasetBuilder::create(prefix, {.dtype = DType::kUint16, .tokenizer = tokenizer});
+  auto builder = IndexedDatasetBuilder::create(
+      prefix, {.dtype = DType::kUint16, .tokenizer = tokenizer, .shard_run = run});
   EXPECT_TRUE(builder.has_value()) << builder.status().message();
   EXPECT_TRUE(builder->end_document().ok());
   EXPECT_TRUE(builder->finish().ok());
@@ -186,6 +187,39 @@ TEST(DatasetTokenizer, RefusesDamage) {
   EXPECT_THAT(read_dataset_tokenizer(folder.path("a")).status().message(), HasSubstr("a MiB"));
   std::filesystem::create_directory(folder.path("b.libmeg"));
   EXPECT_THAT(read_dataset_tokenizer(folder.path("b")).status().message(), HasSubstr("b.libmeg"));
+}
+
+/// What merging shards 0 and 1 of 2 says.
+std::string merge_error(const std::optional<DatasetTokenizer>& tokenizer0, const ShardRun& run0,
+                        const std::optional<DatasetTokenizer>& tokenizer1, const ShardRun& run1) {
+  const TempFolder folder;
+  const std::vector<std::string> shards = {
+      write(folder, "x_shard00000of00002_text_document", tokenizer0, run0),
+      write(folder, "x_shard00001of00002_text_document", tokenizer1, run1)};
+  const auto summary = merge_datasets(shards, folder.path("out"), {});
+  EXPECT_EQ(summary.has_value(), std::filesystem::exists(folder.path("out.bin")));
+  if (!summary.has_value()) return summary.error().message();
+  const auto run = read_shard_run(folder.path("out"));
+  EXPECT_TRUE(run.has_value() && run->empty());
+  return "";
+}
+
+TEST(ShardRun, NamesTheFirstDifferenceOfTwoShards) {
+  const ShardRun run = {{"append_eod", "true"}, {"inputs", "2 of 30 bytes \u00e9\"\n"}};
+  EXPECT_EQ(merge_error(kGpt2, run, kGpt2, run), "");
+  EXPECT_EQ(merge_error({}, run, {}, run), "");
+  EXPECT_THAT(merge_error(kGpt2, run, kGpt2, {{"append_eod", "true"}, {"inputs", "2 of 20 bytes"}}),
+              HasSubstr("x_shard00001of00002_text_document: expected a shard of the same run as "));
+  EXPECT_THAT(merge_error({}, run, {}, {{"append_eod", "false"}, run[1]}),
+              HasSubstr("found append_eod false, there true"));
+  EXPECT_THAT(merge_error({}, run, {}, {run[0], run[1], {"lang", "german"}}),
+              HasSubstr("found lang german, there nothing"));
+  EXPECT_THAT(merge_error({}, run, {}, {run[0]}), HasSubstr("found inputs nothing, there 2 of"));
+  EXPECT_THAT(
+      merge_error(kGpt2, run, kOther, run),
+      HasSubstr("found tokenizer \"TikTokenizer\" of 400 tokens (\"4567def\"), there \"GPT2BPE"));
+  // Of others nothing is known.
+  EXPECT_EQ(merge_error(kGpt2, run, {}, {}), "");
 }
 
 }  // namespace

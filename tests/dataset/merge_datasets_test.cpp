@@ -105,6 +105,48 @@ TEST(MergeDatasets, RefusesTheShardsOfTwoRuns) {
   EXPECT_EQ(failure(shards, folder.path("out")), "");
 }
 
+TEST(MergeDatasets, RefusesAShardTwiceAndShardsOfTwoKeys) {
+  const TempFolder folder;
+  const auto shard = [&](const std::string& name) {
+    write_counting(folder, "x_shard" + name, {1}, {0, 1});
+    return folder.path("x_shard" + name);
+  };
+  const std::string first = shard("00000of00002_text_document");
+  const std::string second = shard("00001of00002_text_document");
+  const std::string title = shard("00000of00002_title_document");
+  const std::string out = folder.path("out");
+  EXPECT_THAT(failure({first, second, first}, out),
+              HasSubstr(first + ": expected each shard once, found it twice"));
+  EXPECT_THAT(failure({first, title, second, shard("00001of00002_title_document")}, out),
+              HasSubstr("x_shard*: expected the shards of one key, found *_text_document and "
+                        "*_title_document"));
+  EXPECT_FALSE(std::filesystem::exists(out + ".bin"));
+}
+
+TEST(MergeDatasets, RefusesBothFilesOfADataset) {
+  const TempFolder folder;
+  write_counting(folder, "a", {2}, {0, 1});
+  const std::string a = folder.path("a"), out = folder.path("out");
+  EXPECT_THAT(failure({a + ".bin", a + ".idx"}, out),
+              HasSubstr(a + ".idx: expected each dataset once, found this one as " + a +
+                        ".bin, too: give prefixes or their folder"));
+  EXPECT_THAT(failure({a, a + ".bin"}, out), HasSubstr("expected each dataset once"));
+  // Twice on purpose.
+  EXPECT_EQ(failure({a, a}, out), "");
+  EXPECT_EQ(read_file(out + ".bin"), read_file(a + ".bin") + read_file(a + ".bin"));
+}
+
+TEST(MergeDatasets, TellsTheShardsOfALongerKey) {
+  const TempFolder folder;
+  const std::vector<std::string> all = {"in/x_shard00000of00001_full_text_document",
+                                        "in/x_shard00000of00001_text_document",
+                                        "in/y_text_document", "in/y_text_sentence2"};
+  EXPECT_THAT(*dataset_prefixes_of_key("in", all, "text"), ElementsAre(all[1], all[2]));
+  EXPECT_THAT(*dataset_prefixes_of_key("in", all, "full_text"), ElementsAre(all[0]));
+  EXPECT_THAT(dataset_prefixes_of_key("in", all, "body").error().message(),
+              HasSubstr("in: expected datasets *_body_document or *_body_sentence, found neither"));
+}
+
 TEST(MergeDatasets, WidensOnlyWhereEveryValueFits) {
   const TempFolder folder;
   write_dataset(folder.path("u16"), index_fields(kUint16Code, {2}, {0, 1}).bytes(),

@@ -140,6 +140,12 @@ Status finish(Arguments& arguments) {
     arguments.options.resume_identity.emplace_back("--megatron-version",
                                                    arguments.megatron_version.value_or(""));
   }
+  if (arguments.options.input.shard.count > 1) {
+    arguments.options.shard_settings = tokenizer_settings(arguments.args);
+    arguments.options.shard_settings.emplace_back("--megatron-version",
+                                                  arguments.megatron_version.value_or(""));
+    arguments.options.shard_settings.emplace_back("--lang", arguments.language);
+  }
   return Status();
 }
 

@@ -49,6 +49,15 @@ std::vector<std::string> model_files(const std::string& path) {
   return files;
 }
 
+/// What the tokenizer reads of Megatron's arguments.
+std::vector<std::string> tokenizer_fields() {
+  return megatron::fields_read_by([](const megatron::FieldLookup& lookup) {
+    megatron::FieldReader reader(lookup);
+    tokenizer::TokenizerOptions ignored;
+    ignored.take_fields(reader);
+  });
+}
+
 }  // namespace
 
 Status add_file_identities(const std::string& path,
@@ -64,14 +73,8 @@ Status add_file_identities(const std::string& path,
 
 Result<std::vector<std::pair<std::string, std::string>>> tokenizer_identity(
     const megatron::ArgumentValues& args) {
-  const std::vector<std::string> fields =
-      megatron::fields_read_by([](const megatron::FieldLookup& lookup) {
-        megatron::FieldReader reader(lookup);
-        tokenizer::TokenizerOptions ignored;
-        ignored.take_fields(reader);
-      });
   std::vector<std::pair<std::string, std::string>> identity;
-  for (const std::string& field : fields) {
+  for (const std::string& field : tokenizer_fields()) {
     const std::optional<megatron::FieldValue> value = args.field(field);
     if (!value.has_value()) continue;
     identity.emplace_back(field, identity_text(*value));
@@ -79,6 +82,19 @@ Result<std::vector<std::pair<std::string, std::string>>> tokenizer_identity(
     if (path != nullptr) MEG_RETURN_IF_ERROR(add_file_identities(*path, identity));
   }
   return identity;
+}
+
+std::vector<std::pair<std::string, std::string>> tokenizer_settings(
+    const megatron::ArgumentValues& args) {
+  std::vector<std::pair<std::string, std::string>> settings;
+  for (const std::string& field : tokenizer_fields()) {
+    const std::optional<megatron::FieldValue> value = args.field(field);
+    const auto* const path = value.has_value() ? std::get_if<std::string>(&*value) : nullptr;
+    std::error_code ignored;
+    if (!value.has_value() || (path != nullptr && fs::exists(*path, ignored))) continue;
+    settings.emplace_back(field, identity_text(*value));
+  }
+  return settings;
 }
 
 }  // namespace meg::tools

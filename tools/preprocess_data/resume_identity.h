@@ -14,6 +14,11 @@ namespace meg::tools {
 Result<std::vector<std::pair<std::string, std::string>>> tokenizer_identity(
     const megatron::ArgumentValues& args);
 
+/// Names and values of those of the tokenizer's flags that name no file: for
+/// PreprocessOptions::shard_settings.
+std::vector<std::pair<std::string, std::string>> tokenizer_settings(
+    const megatron::ArgumentValues& args);
+
 /// Appends digests of `path`, or of the files of a folder that a tokenizer or sentence model may be
 /// made of.
 Status add_file_identities(const std::string& path,

@@ -18,12 +18,12 @@ Status remove_companion_files(const std::string& prefix) {
   return Status();
 }
 
-Result<std::optional<io::AtomicFile>> tokenizer_file(
-    const std::string& prefix, const std::optional<DatasetTokenizer>& tokenizer) {
-  if (!tokenizer) return std::optional<io::AtomicFile>();
+Result<std::optional<io::AtomicFile>> create_libmeg_file(const std::string& prefix,
+                                                         const LibmegFile& content) {
+  if (content.is_empty()) return std::optional<io::AtomicFile>();
   MEG_ASSIGN_OR_RETURN(io::AtomicFile file,
                        io::AtomicFile::create_regular(dataset_tokenizer_path(prefix)));
-  const std::string json = dataset_tokenizer_json(*tokenizer);
+  const std::string json = libmeg_json(content);
   MEG_RETURN_IF_ERROR(file.write(std::as_bytes(std::span(json))));
   return std::optional(std::move(file));
 }

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "libmeg/base/result.h"
-#include "libmeg/dataset/dataset_tokenizer.h"
+#include "libmeg/dataset/internal/libmeg_file.h"
 #include "libmeg/io/atomic_file.h"
 
 namespace meg::dataset {
@@ -14,9 +14,9 @@ namespace meg::dataset {
 /// holds the dataset's lock. prefix: may end in ".bin" or ".idx".
 Status remove_companion_files(const std::string& prefix);
 
-/// PREFIX.libmeg, whole, to be committed with the pair; nullopt without a tokenizer. The caller
-/// holds the dataset's lock.
-Result<std::optional<io::AtomicFile>> tokenizer_file(
-    const std::string& prefix, const std::optional<DatasetTokenizer>& tokenizer);
+/// PREFIX.libmeg, whole, to be committed with the pair; nullopt where it would say nothing. The
+/// caller holds the dataset's lock.
+Result<std::optional<io::AtomicFile>> create_libmeg_file(const std::string& prefix,
+                                                         const LibmegFile& content);
 
 }  // namespace meg::dataset

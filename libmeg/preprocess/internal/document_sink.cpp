@@ -61,12 +61,12 @@ DocumentSink::DocumentSink(const PreprocessOptions& options, DType dtype, int64_
           std::max<int64_t>((total_documents + options.partitions - 1) / options.partitions, 1)) {}
 
 Result<DocumentSink> DocumentSink::create(const PreprocessOptions& options, DType dtype,
-                                          int64_t total_documents,
+                                          int64_t total_documents, const dataset::ShardRun& run,
                                           const std::optional<Marks>& resume_at) {
   DocumentSink sink(options, dtype, total_documents);
   for (const std::string& key : options.json_keys) {
-    dataset::IndexedDatasetBuilder::Options builder_options{.dtype = dtype,
-                                                            .tokenizer = options.dataset_tokenizer};
+    dataset::IndexedDatasetBuilder::Options builder_options{
+        .dtype = dtype, .tokenizer = options.dataset_tokenizer, .shard_run = run};
     if (resume_at.has_value()) builder_options.resume_at = (*resume_at)[sink.keys_.size()];
     KeySink& key_sink = sink.keys_.emplace_back();
     for (size_t k = 0; k < sink.partitions_; ++k) {
@@ -170,12 +170,13 @@ Status DocumentSink::sync() const {
 
 // A run that was killed between its last write and its last rename. Everything is on the disk under
 // temporary names, so publishing is all that is left.
-Status DocumentSink::publish(const PreprocessOptions& options, DType dtype, const Marks& marks) {
+Status DocumentSink::publish(const PreprocessOptions& options, DType dtype,
+                             const dataset::ShardRun& run, const Marks& marks) {
   std::vector<dataset::IndexedDatasetBuilder::Finished> datasets;
   for (size_t i = 0; i < marks.size(); ++i) {
     const std::string prefix =
         dataset_prefix(sharded_prefix(options), options.json_keys[i], level_of(options));
-    datasets.push_back({prefix, dtype, marks[i], options.dataset_tokenizer});
+    datasets.push_back({prefix, dtype, marks[i], options.dataset_tokenizer, run});
   }
   MEG_RETURN_IF_ERROR(dataset::IndexedDatasetBuilder::publish_all(datasets));
   for (const auto& finished : datasets) {

@@ -26,14 +26,15 @@ class DocumentSink {
  public:
   using Marks = std::vector<dataset::IndexedDatasetBuilder::Mark>;  // one a key
 
-  /// total_documents: of the whole input; used only for Dealing::kBlocks. resume_at: if set, where
-  /// another process's sink was; not with partitions.
+  /// total_documents: of the whole input; used only for Dealing::kBlocks. run: of a shard.
+  /// resume_at: if set, where another process's sink was; not with partitions.
   static Result<DocumentSink> create(const PreprocessOptions& options, DType dtype,
-                                     int64_t total_documents,
-                                     const std::optional<Marks>& resume_at = {});
+                                     int64_t total_documents, const dataset::ShardRun& run,
+                                     const std::optional<Marks>& resume_at);
 
   /// Ends a finish() whose process was killed after before_publishing().
-  static Status publish(const PreprocessOptions& options, DType dtype, const Marks& marks);
+  static Status publish(const PreprocessOptions& options, DType dtype, const dataset::ShardRun& run,
+                        const Marks& marks);
 
   /// Finds the place of every document in chunk. Calls decide the order of the documents and must
   /// not overlap in time.

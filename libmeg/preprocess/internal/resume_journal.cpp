@@ -12,14 +12,13 @@
 #include <span>
 #include <string_view>
 
-#include "libmeg/base/version.h"
 #include "libmeg/io/atomic_file.h"
 #include "libmeg/io/crc32.h"
 #include "libmeg/io/file_descriptor.h"
 #include "libmeg/preprocess/internal/document_sink.h"
+#include "libmeg/preprocess/internal/run_settings.h"
 #include "libmeg/preprocess/sources/internal/input_file.h"
 #include "libmeg/preprocess/sources/internal/input_paths.h"
-#include "libmeg/text/printable.h"
 
 // A text file: a first line, the run's settings, the checkpoint's numbers, a CRC-32 of everything
 // before. Settings are compared as lines in order, so that a setting that is added later makes
@@ -37,17 +36,6 @@ constexpr int64_t kMaxCount = int64_t{1} << 56;
 
 /// Bytes of a journal of millions of inputs.
 constexpr int64_t kMaxJournal = int64_t{1} << 30;
-
-/// A text of any bytes on one line without tabs; different texts differ.
-std::string one_line(std::string_view text) {
-  return text::printable(text, std::numeric_limits<size_t>::max());
-}
-
-std::string one_line(const std::vector<std::string>& texts) {
-  std::string all;
-  for (const std::string& text : texts) all += (all.empty() ? "" : " ") + one_line(text);
-  return all;
-}
 
 /// The checkpoint's numbers, by name.
 std::vector<std::pair<std::string, int64_t*>> numbers(Checkpoint& at) {
@@ -151,28 +139,11 @@ void ResumeJournal::add(std::string name, std::string value) {
 
 /// Everything that decides the bytes. What decides only the speed may change.
 Status ResumeJournal::describe(const PreprocessOptions& options, DType dtype) {
-  const InputOptions& input = options.input;
-  // Another version may tokenize differently: its outputs would change within one file.
-  add("libmeg", std::string(version()));
-  add("json_keys", one_line(options.json_keys));
-  add("append_eod", fmt::format("{}", options.append_eod));
-  add("skip_empty_documents", fmt::format("{}", options.skip_empty_documents));
-  if (const auto& sentences = options.sentences) {
-    add("sentences", fmt::format("keep_newlines {}, max_characters {}", sentences->keep_newlines,
-                                 sentences->max_characters));
-  }
-  add("on_error", options.on_error == OnError::kSkip ? "skip" : "fail");
-  add("provenance", fmt::format("{}", options.provenance));
-  add("dtype", std::string(dtype_name(dtype)));
+  run_ = run_settings(options, dtype);
   add("max_documents", fmt::format("{}", options.max_documents.value_or(0)));
   // Chunks end where they ended before only with the same size.
   add("chunk_bytes", fmt::format("{}", options.chunk_bytes));
-  add("input_format", fmt::format("{}", static_cast<int>(input.format)));
-  add("csv_columns", one_line(input.csv_columns));
-  add("csv_header", fmt::format("{}", input.csv_has_header));
-  add("txt_document", fmt::format("{}", static_cast<int>(input.txt_document)));
-  add("txt_separator", one_line(input.txt_separator));
-  add("shard", fmt::format("{}/{}", input.shard.index, input.shard.count));
+  add("shard", fmt::format("{}/{}", options.input.shard.index, options.input.shard.count));
   for (const auto& [name, value] : options.resume_identity) add(one_line(name), one_line(value));
   return describe_inputs(options);
 }

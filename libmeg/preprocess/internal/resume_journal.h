@@ -39,6 +39,8 @@ class ResumeJournal {
   /// untrue. kInvalidArgument where the outputs are those of an unfinished one.
   static Status make_way(const PreprocessOptions& options);
 
+  const std::string& path() const { return path_; }
+
   /// Where the last process came to; at the begin where there was none.
   const Checkpoint& checkpoint() const { return checkpoint_; }
 

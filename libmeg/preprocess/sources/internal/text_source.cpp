@@ -91,6 +91,20 @@ struct Claim {
   std::shared_ptr<ColumnsAhead::Piece> piece;  // of columns
 };
 
+/// Machines may have the inputs in different folders.
+std::string text_of_inputs(const std::vector<std::string>& paths,
+                           const std::vector<InputSize>& sizes) {
+  io::Digest digest;
+  int64_t bytes = 0;
+  for (size_t i = 0; i < paths.size(); ++i) {
+    const std::string line =
+        fmt::format("{} {}\n", sizes[i].range.end, paths[i].substr(paths[i].rfind('/') + 1));
+    digest.add(std::as_bytes(std::span(line)));
+    bytes += sizes[i].range.end;
+  }
+  return fmt::format("{} of {} bytes ({})", paths.size(), bytes, digest.hex());
+}
+
 }  // namespace
 
 struct TextSource::State {
@@ -114,6 +128,7 @@ struct TextSource::State {
   std::vector<std::string> paths;
   std::vector<std::string> names;
   std::vector<std::string> notes;
+  std::string shared_inputs;
   std::vector<ByteRange> parts;  // of each path, where there are several shards; of columns groups
 
   std::atomic<bool> interrupted = false;
@@ -151,6 +166,7 @@ Status TextSource::State::keep_shard(const std::vector<InputSize>& sizes) {
   int64_t run_bytes = 0;
   for (const InputSize& size : sizes) run_bytes += size.range.end;
   int64_t before = 0;
+  shared_inputs = text_of_inputs(paths, sizes);
   const std::vector<std::string> all = std::exchange(paths, {});
   if (total_bytes >= 0) total_bytes = 0;
   for (size_t i = 0; i < all.size(); ++i) {
@@ -389,6 +405,8 @@ int64_t TextSource::total_bytes() const { return state_->total_bytes; }
 bool TextSource::has_pipe() const { return state_->has_pipe; }
 
 const std::vector<std::string>& TextSource::names() const { return state_->names; }
+
+const std::string& TextSource::shared_inputs() const { return state_->shared_inputs; }
 
 const std::vector<std::string>& TextSource::notes() const { return state_->notes; }
 

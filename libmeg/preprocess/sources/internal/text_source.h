@@ -60,7 +60,11 @@ class TextSource {
   /// The inputs' names for messages, globs and folders resolved.
   const std::vector<std::string>& names() const;
 
-  /// What the inputs leave out that somebody may have meant, such as folders in folders.
+  /// What tells, where there are shards, whether another process shares out the same inputs: how
+  /// many there are, their bytes, and a digest of their sizes and of their names without folders.
+  const std::string& shared_inputs() const;
+
+  /// What the inputs leave out or hold twice, maybe by mistake, such as folders in folders.
   const std::vector<std::string>& notes() const;
 
  private:

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "libmeg/base/result.h"
+#include "libmeg/dataset/dataset_tokenizer.h"
+#include "libmeg/dataset/shard_run.h"
+
+namespace meg::dataset {
+
+/// What stands in PREFIX.libmeg, JSON beside the pair that Megatron's readers do not look at.
+struct LibmegFile {
+  std::optional<DatasetTokenizer> tokenizer;
+  ShardRun shard_run;
+
+  bool is_empty() const { return !tokenizer && shard_run.empty(); }
+};
+
+/// The file of a dataset; an empty one where there is none. kCorruption where it is not such a
+/// file.
+Result<LibmegFile> read_libmeg_file(const std::string& prefix);
+
+/// What the file is to hold.
+std::string libmeg_json(const LibmegFile& file);
+
+}  // namespace meg::dataset
