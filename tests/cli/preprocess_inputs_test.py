@@ -9,6 +9,7 @@ import lzma
 import os
 import random
 import re
+import resource
 import subprocess
 import tarfile
 import time
@@ -162,6 +163,39 @@ class Inputs(PreprocessData):
         done = self.run_program("--input", self.path("raw", "*.jsonl"), self.path("raw", "more"))
         self.assert_done(done)
         self.assertNotIn("warning", done.stderr)
+
+    def test_flags_of_a_format_that_no_input_has_are_named(self):
+        file = self.write("in.tsv", lines_of(["a"]))
+        for flags, named in ((["--csv-column", "text"], "--csv-column, --csv-header: no input is a csv"),
+                             (["--txt-document", "line"], "--txt-document, --txt-separator: no input is plain text")):
+            done = self.run_program("--input", file, *flags)
+            self.assert_done(done)
+            self.assertIn(f"warning: {named}, by its name\n", done.stderr)
+            done = self.run_program("--input", file, self.write("in" + (".csv" if "csv" in named else ".txt"), "text\n"), *flags)
+            self.assert_done(done)
+            self.assertNotIn("warning", done.stderr)
+
+    def test_leading_blanks_cost_their_bytes_once(self):
+        packed = gzip.compress(b" " * (96 << 20), 1) + gzip.compress(b"\n" + lines_of(["a"]).encode())
+        before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+        self.assert_done(self.run_program("--input", self.write("blank.gz", packed)))
+        # Looked at from the begin for each MiB that comes, they cost half a minute.
+        self.assertLess(resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before, 10)
+        self.assertEqual(len(self.documents()), 1)
+
+    def test_a_file_that_is_read_twice_is_named(self):
+        os.mkdir(self.path("raw"))
+        for name in ("a", "b"):
+            self.write(f"raw/{name}.jsonl", lines_of([name]))
+        os.symlink("raw/a.jsonl", self.path("link.jsonl"))
+        for extra in (self.path("raw", "a.jsonl"), self.path("link.jsonl")):
+            done = self.run_program("--input", self.path("raw"), extra)
+            self.assert_done(done)
+            self.assertEqual(len(self.documents()), 3)
+            self.assertIn(f"warning: {extra}: is read twice\n", done.stderr)
+        done = self.run_program("--input", self.path("raw"), self.path("raw", "*"))
+        self.assertIn(f"warning: {self.path('raw', 'a.jsonl')}: is read twice, as are others: 2 inputs in all\n",
+                      done.stderr)
 
 
 class Formats(PreprocessData):

@@ -153,6 +153,11 @@ TEST_F(InputFormats, RefusesWhatIsNoCsv) {
   EXPECT_THAT(csv_failure("id,content\n1,2\n"),
               HasSubstr("in.csv: line 1, byte 1: expected a column "
                         "text, found 2 columns: id, content"));
+  EXPECT_THAT(
+      csv_failure("id;text\n1;2\n"),
+      HasSubstr("expected a column text, found one: id;text; fields are separated by commas"));
+  EXPECT_THAT(csv_failure(std::string(1000, 'x') + ",b\n1,2\n"),
+              HasSubstr("found 2 columns: " + std::string(300, 'x') + "..."));
   EXPECT_THAT(csv_failure("a,a\n1,2\n", {"a"}), HasSubstr("expected one column a, found several"));
   EXPECT_THAT(csv_failure("1,2\n", {"2"}), HasSubstr("expected a column 2, found 2 columns"));
   EXPECT_THAT(csv_failure("text,b\n1,2\n\"x\n\",2\n1,2,3\n"),
@@ -162,7 +167,7 @@ TEST_F(InputFormats, RefusesWhatIsNoCsv) {
   EXPECT_THAT(csv_failure("b,text\n1,\"x\"y\n"), HasSubstr("line 2, byte 3: expected a comma"));
   EXPECT_THAT(csv_failure("text\na\n\xff\n"), HasSubstr("line 3, byte 1: expected UTF-8"));
   EXPECT_THAT(csv_failure("a,b\n1,2\n", {"a", "b"}),
-              HasSubstr("csv_columns: expected one for each"));
+              HasSubstr("--csv-column: expected one for each"));
 }
 
 TEST_F(InputFormats, ReadsPlainTextByFileLineOrSeparator) {
@@ -256,18 +261,20 @@ TEST_F(InputFormats, StopsAfterMaxDocuments) {
   EXPECT_THAT(failure(options), HasSubstr("--max-documents: "));
 }
 
-TEST_F(InputFormats, APipeThatNoInputNamesIsRefused) {
+TEST_F(InputFormats, APipeOrFolderThatNoInputNamesIsRefused) {
   const TempFolder parts;
   write_file(parts.path("a.jsonl"), "{\"text\":\"a\"}\n");
   ASSERT_EQ(::mkfifo(parts.path("b.jsonl").c_str(), 0600), 0);
   std::filesystem::create_symlink("b.jsonl", parts.path("c.jsonl"));
   std::filesystem::create_symlink("/dev/zero", parts.path("d.jsonl"));
+  std::filesystem::create_directory(parts.path("e"));
   PreprocessOptions options = file("in", "");
   for (const auto& [input, found] :
        {std::pair("", "/b.jsonl: expected a file, found a pipe"),
         std::pair("/b*", "/b.jsonl: expected a file, found a pipe"),
         std::pair("/c*", "/c.jsonl: expected a file, found a pipe"),
-        std::pair("/d*", "/d.jsonl: expected a file, found a device")}) {
+        std::pair("/d*", "/d.jsonl: expected a file, found a device"),
+        std::pair("/e*", "/e: expected a file, found a folder, which is read only where")}) {
     options.inputs = {parts.path() + input};
     EXPECT_THAT(failure(options), HasSubstr(found)) << input;
   }
@@ -305,7 +312,8 @@ TEST_F(InputFormats, ShardsTogetherGiveTheSame) {
   for (int i = 0; i < 40; ++i) {
     lines += line(i) + (i % 3 == 0 ? "\r\n" : "\n") + (i % 11 == 0 ? "\n" : "");
     crs += line(i) + "\r";
-    array += (i == 0 ? "" : ",") + line(i);
+    array += i == 0 ? "" : ",";
+    array += line(i);
   }
   const std::vector<std::pair<std::string, std::string>> files = {{"a.jsonl", lines},
                                                                   {"b.jsonl", ""},

@@ -1,7 +1,5 @@
 #include "libmeg/preprocess/sources/internal/csv_scanner.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <charconv>
 
@@ -102,6 +100,24 @@ Status CsvScanner::end_row(std::string_view text, size_t end, size_t next) {
   return Status();
 }
 
+std::string CsvScanner::missing_column(const std::string& column,
+                                       const std::vector<std::string>& names) const {
+  constexpr size_t kNamesBytes = 300;
+  std::string found = fmt::format("expected a column {}, found ", column);
+  found += names.size() == 1 ? "one" : fmt::format("{} columns", names.size());
+  if (!has_header_) return found;
+  std::string all;
+  for (const std::string& name : names) {
+    all += (all.empty() ? "" : ", ") + name;
+    if (all.size() > kNamesBytes) break;  // The first row of what is no csv may be all of the file.
+  }
+  if (all.size() > kNamesBytes) all.replace(kNamesBytes, all.npos, "...");
+  found += ": " + all;
+  // Of a file with tabs or semicolons all of the row is one field.
+  if (names.size() == 1) found += "; fields are separated by commas";
+  return found;
+}
+
 Status CsvScanner::place_columns(std::string_view text, size_t end) {
   std::vector<std::string> names;
   std::optional<std::string_view> rest = text.substr(row_, end - row_);
@@ -120,10 +136,7 @@ Status CsvScanner::place_columns(std::string_view text, size_t end) {
     const auto found = std::find(names.begin(), names.end(), column);
     const size_t at = number.value_or(static_cast<size_t>(found - names.begin()));
     if (at >= names.size()) {
-      return error_at(
-          text, row_,
-          fmt::format("expected a column {}, found {} columns{}", column, names.size(),
-                      has_header_ ? ": " + fmt::format("{}", fmt::join(names, ", ")) : ""));
+      return error_at(text, row_, missing_column(column, names));
     }
     // Which of two columns of one name is meant cannot be known.
     if (!number && std::count(names.begin(), names.end(), column) > 1) {

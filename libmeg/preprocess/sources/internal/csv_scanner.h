@@ -26,6 +26,8 @@ class CsvScanner : public RecordScanner {
   void step(char found);
   Status end_row(std::string_view text, size_t end, size_t next);
   Status place_columns(std::string_view text, size_t end);
+  std::string missing_column(const std::string& column,
+                             const std::vector<std::string>& names) const;
 
   std::vector<std::string> columns_;
   bool has_names_only_;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -58,15 +59,20 @@ Status append_matches(const std::string& pattern, std::vector<std::string>& path
 }
 
 /// What a folder or pattern brought along. A pipe that nobody writes to would be waited for without
-/// end, and whoever did not name it would not know for what.
-Status refuse_pipes(const std::vector<std::string>& found) {
+/// end, and whoever did not name it would not know for what; of a folder that a pattern matches its
+/// name does not say whether its files are meant.
+Status refuse_others(const std::vector<std::string>& found) {
   for (const std::string& path : found) {
     std::error_code missing;  // reading it says so
     const fs::file_type type = fs::status(path, missing).type();
-    if (type != fs::file_type::fifo && type != fs::file_type::character) continue;
+    const char* const found_type = type == fs::file_type::fifo        ? "pipe"
+                                   : type == fs::file_type::character ? "device"
+                                   : type == fs::file_type::directory ? "folder"
+                                                                      : nullptr;
+    if (found_type == nullptr) continue;
     return make_error(StatusCode::kInvalidArgument,
                       "{}: expected a file, found a {}, which is only read if --input names it",
-                      path, type == fs::file_type::fifo ? "pipe" : "device");
+                      path, found_type);
   }
   return Status();
 }
@@ -74,7 +80,7 @@ Status refuse_pipes(const std::vector<std::string>& found) {
 /// Appends the files that a folder or pattern brought along, sorted.
 Status append_found(std::vector<std::string> found, std::vector<std::string>& files) {
   std::sort(found.begin(), found.end());
-  MEG_RETURN_IF_ERROR(refuse_pipes(found));
+  MEG_RETURN_IF_ERROR(refuse_others(found));
   files.insert(files.end(), found.begin(), found.end());
   return Status();
 }
@@ -121,6 +127,31 @@ Status append_files(const std::string& input, InputPaths& paths) {
   return make_error(StatusCode::kNotFound, "{}: no file matches this pattern", input);
 }
 
+/// Files that are among the inputs more than once, by whatever names: on purpose, or a pattern and
+/// a folder that both have them.
+void note_repeated(InputPaths& paths) {
+  std::set<std::pair<dev_t, ino_t>> files;
+  std::set<std::string> objects;
+  size_t repeated = 0;
+  const std::string* first = nullptr;
+  for (const std::string& path : paths.files) {
+    struct stat info {};
+
+    const bool is_object = s3::is_address(path);
+    // What is missing is told when it is opened.
+    if (!is_object && (::stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode))) continue;
+    const bool is_new =
+        is_object ? objects.insert(path).second : files.insert({info.st_dev, info.st_ino}).second;
+    if (is_new) continue;
+    if (repeated++ == 0) first = &path;
+  }
+  if (repeated == 0) return;
+  paths.notes.push_back(
+      repeated == 1
+          ? fmt::format("{}: is read twice", *first)
+          : fmt::format("{}: is read twice, as are others: {} inputs in all", *first, repeated));
+}
+
 /// A file's name without .gz, .zst and .xz, in small letters: endings are taken in any.
 std::string unpacked_name(const std::string& path) {
   std::string name = path.substr(path.rfind('/') + 1);
@@ -142,6 +173,7 @@ Result<InputPaths> resolve_inputs(const std::vector<std::string>& inputs) {
     return make_error(StatusCode::kInvalidArgument,
                       "standard input: occurs twice among the inputs");
   }
+  note_repeated(paths);
   return paths;
 }
 
@@ -151,6 +183,20 @@ InputFormat format_of(const std::string& path, const InputOptions& options) {
   if (name.ends_with(".csv")) return InputFormat::kCsv;
   if (name.ends_with(".txt")) return InputFormat::kTxt;
   return InputFormat::kJson;
+}
+
+void note_idle_options(const InputOptions& options, const std::vector<std::string>& files,
+                       std::vector<std::string>& notes) {
+  const auto is_any = [&](InputFormat format) {
+    return std::any_of(files.begin(), files.end(),
+                       [&](const std::string& file) { return format_of(file, options) == format; });
+  };
+  if ((!options.csv_columns.empty() || options.csv_has_header) && !is_any(InputFormat::kCsv)) {
+    notes.emplace_back("--csv-column, --csv-header: no input is a csv, by its name");
+  }
+  if (options.txt_document != TxtDocument::kFile && !is_any(InputFormat::kTxt)) {
+    notes.emplace_back("--txt-document, --txt-separator: no input is plain text, by its name");
+  }
 }
 
 bool is_named_as_columns(const std::string& path) {
@@ -163,13 +209,13 @@ Status check_input_options(const InputOptions& options, const std::vector<std::s
     return Status(StatusCode::kInvalidArgument, std::move(message));
   };
   if (!options.csv_columns.empty() && options.csv_columns.size() != keys.size()) {
-    return invalid(fmt::format("csv_columns: expected one for each of {} JSON keys, found {}",
+    return invalid(fmt::format("--csv-column: expected one for each of {} JSON keys, found {}",
                                keys.size(), options.csv_columns.size()));
   }
   const bool is_separated = options.txt_document == TxtDocument::kSeparated;
   if (is_separated == options.txt_separator.empty()) {
-    return invalid(is_separated ? "txt_separator: expected at least one byte, found none"
-                                : "txt_separator: only used if it separates documents");
+    return invalid(is_separated ? "--txt-separator: expected at least one byte, found none"
+                                : "--txt-separator: only used if it separates documents");
   }
   const Shard& shard = options.shard;
   if (shard.index < 0 || shard.index >= shard.count) {

@@ -75,7 +75,8 @@ class JsonScanner : public LineScanner {
   enum class State { kUndecided, kFirst, kElement, kAfter, kNext, kEnd };
 
   void decide(std::string_view text) {
-    const size_t first = text.find_first_not_of(kJsonWhitespace);
+    // All before position_ is blank: a text of nothing else is not looked at again as it grows.
+    const size_t first = text.find_first_not_of(kJsonWhitespace, position_);
     if (first == text.npos) return;  // Blank lines may go.
     state_ = State::kEnd;
     if (text[first] != '[') return;

@@ -33,6 +33,9 @@ constexpr int64_t kWholeFilePart = 8;
 /// Of one file at a time, beside the threads that ask for documents.
 constexpr int kUnpackThreads = 4;
 
+/// Bytes of plain text that are looked at for its first one that is not blank.
+constexpr size_t kLookedAt = size_t{64} << 10;
+
 Status no_chunk_ends_at(const std::string& path, int64_t offset) {
   return make_error(StatusCode::kCorruption,
                     "{}: cannot continue at byte {}: the content has changed", path, offset);
@@ -73,14 +76,15 @@ struct OpenInput {
     if (std::exchange(may_be_foreign, false)) {
       MEG_RETURN_IF_ERROR(check_stream(text));
     }
-    const size_t first = text.find_first_not_of(kJsonWhitespace);
-    if (!may_be_json || first == text.npos) return Status();
+    if (!may_be_json) return Status();
+    const size_t first = text.substr(0, kLookedAt).find_first_not_of(kJsonWhitespace);
+    if (first == text.npos && text.size() < kLookedAt) return Status();
     may_be_json = false;
-    if (text[first] != '{') return Status();
-    return make_error(
-        StatusCode::kInvalidArgument,
-        "{}: its name says plain text, but its first byte JSON: give the input's format",
-        file->name());
+    if (first == text.npos || text[first] != '{') return Status();
+    return make_error(StatusCode::kInvalidArgument,
+                      "{}: its name says plain text, but its first byte JSON: give --input-format "
+                      "json or txt",
+                      file->name());
   }
 };
 
@@ -327,6 +331,7 @@ Result<TextSource> TextSource::open(const std::vector<std::string>& inputs, size
   MEG_ASSIGN_OR_RETURN(InputPaths found, resolve_inputs(inputs));
   state->paths = std::move(found.files);
   state->notes = std::move(found.notes);
+  note_idle_options(options, state->paths, state->notes);
   std::vector<InputSize> sizes;
   for (const std::string& path : state->paths) {
     MEG_RETURN_IF_ERROR(state->add_input(path, sizes));
