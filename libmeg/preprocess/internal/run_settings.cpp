@@ -53,9 +53,7 @@ dataset::ShardRun shard_run(const PreprocessOptions& options, DType dtype,
                             const TextSource& source) {
   if (options.input.shard.count == 1) return {};
   dataset::ShardRun run = run_settings(options, dtype);
-  for (const auto& [name, value] : options.shard_settings) {
-    run.emplace_back(one_line(name), one_line(value));
-  }
+  run.insert(run.end(), options.shard_settings.begin(), options.shard_settings.end());
   run.emplace_back("inputs", source.shared_inputs());
   return run;
 }
