@@ -27,8 +27,7 @@ int64_t samples_of_copy(int64_t samples, const parallel::ProcessGroup& copies) {
 }  // namespace
 
 Result<std::optional<double>> Trainer::State::evaluate(samples::Split split) {
-  const int64_t batch_size =
-      options.length.eval_global_batch_size.value_or(options.batch_schedule.global_batch_size());
+  const int64_t batch_size = evaluation_batch_size();
   const int64_t at_once = micro_batches_of(batch_size, split);
   const bool whole_split = split == samples::Split::kValid && options.length.full_validation;
   if (whole_split) MEG_RETURN_IF_ERROR(data->begin_full_validation(split));

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <ctime>
 
 #include "libmeg/io/atomic_file.h"
@@ -157,6 +158,31 @@ Status Trainer::State::load() {
   }));
   report->times({"load-checkpoint"});
   saver.note_loaded(progress.iteration);
+  return count_unsaid_samples();
+}
+
+// As Megatron-LM megatron/training/training.py: build_train_valid_test_data_loaders has it. Without
+// it a run that goes on from a checkpoint without args would see its first samples once more.
+Status Trainer::State::count_unsaid_samples() {
+  const samples::RunLength& length = options.length;
+  if (progress.iteration == 0) return {};
+  if (progress.consumed_train_samples == 0) {
+    if (length.train_samples.has_value()) {
+      return make_error(StatusCode::kInvalidArgument,
+                        "{}: expected consumed_train_samples in its args, where --train-samples "
+                        "goes on, found none",
+                        *options.checkpoints.load);
+    }
+    progress.consumed_train_samples =
+        progress.iteration * options.batch_schedule.global_batch_size();
+  }
+  const bool counts_evaluations = !length.train_samples.has_value() && length.eval_interval > 0;
+  if (progress.consumed_valid_samples == 0 && counts_evaluations) {
+    const int64_t skipped = length.start_eval_at_iter.value_or(0) / length.eval_interval;
+    const int64_t done = progress.iteration / length.eval_interval - skipped;
+    progress.consumed_valid_samples =
+        std::max<int64_t>(0, done) * length.eval_iters * evaluation_batch_size();
+  }
   return {};
 }
 

@@ -162,6 +162,24 @@ TEST(Trainer, ASignalEndsAnEvaluationAndSaves) {
   EXPECT_EQ(evaluations_of(resumed), Evaluations(expected.begin() + 1, expected.end()));
 }
 
+TEST(Trainer, EvaluatesOnWhereNoEvaluationWasCounted) {
+  const TempFolder folder;
+  auto options = small_run();
+  SmallTrainer straight(options);
+  const Evaluations expected = evaluations_of(straight);
+  auto quiet = options;
+  quiet.length.eval_iters = 0;
+  quiet.checkpoints.save = folder.path("save");
+  quiet.exit_interval = 4;
+  SmallTrainer first(quiet);
+  EXPECT_TRUE(evaluations_of(first).empty());
+
+  // At iterations 2 and 4 evaluations would have been.
+  options.checkpoints.load = quiet.checkpoints.save;
+  SmallTrainer resumed(options);
+  EXPECT_EQ(evaluations_of(resumed), Evaluations(expected.begin() + 2, expected.end()));
+}
+
 TEST(Trainer, SaysWhyItEnds) {
   auto options = small_run();
   options.exit_interval = 4;

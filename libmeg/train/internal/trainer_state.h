@@ -91,6 +91,15 @@ struct Trainer::State {
   Status build_data();
   Status load();
 
+  /// Of a checkpoint that lacks numbers of samples, those that its iteration stands for.
+  Status count_unsaid_samples();
+
+  /// Samples of a step of an evaluation.
+  int64_t evaluation_batch_size() const {
+    return options.length.eval_global_batch_size.value_or(
+        options.batch_schedule.global_batch_size());
+  }
+
   Status run();
 
   bool divides(std::optional<int64_t> interval) const {

@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+"""pretrain_gpt with flags and checkpoints that are legal and seldom together.
+
+unusual_runs_test.py PRETRAIN_GPT CHECKPOINT_INSPECT
+"""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SHARED = pathlib.Path(os.environ.get("MEG_SHARED", ROOT.parent / "shared"))
+ORACLE = SHARED / "oracle" / "training"
+PRETRAIN, INSPECT = (os.path.abspath(path) for path in sys.argv[1:3])
+RUN = ("--num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 32 "
+       "--max-position-embeddings 32 --micro-batch-size 2 --global-batch-size 8 --lr 0.005 "
+       "--vocab-file gpt2-vocab.json --merge-file gpt2-merges.txt --split 90,8,2 --eval-interval 5 "
+       "--eval-iters 2 --log-interval 1 --device cpu").split()
+DATA = ["--data-path", "data/tiny"]
+
+
+class UnusualRuns(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def train(self, *flags, data=DATA, code=0):
+        command = [PRETRAIN, *RUN, *data, "--data-cache-path", self.folder / "cache", *flags]
+        done = subprocess.run(list(map(str, command)), cwd=ORACLE, capture_output=True, text=True,
+                              timeout=300)
+        self.assertEqual(done.returncode, code, done.stdout[-2000:] + done.stderr)
+        return done
+
+    def refused(self, *flags, data=DATA):
+        return self.train(*flags, data=data, code=1).stderr.splitlines()[-1]
+
+    def losses(self, done):
+        return re.findall(r"iteration +(\d+)/.*lm loss: ([\d.E+-]+)", done.stdout)
+
+    def changed(self, save, change):
+        """The checkpoint with another content, as a program of somebody else's may have written it."""
+        try:
+            import torch
+        except ImportError:
+            self.skipTest("torch was not found")
+        for path in save.glob("iter_*/mp_rank_00/model_optim_rng.pt"):
+            state = torch.load(path, weights_only=False)
+            change(state)
+            torch.save(state, path)
+
+    def test_a_checkpoint_that_counts_no_samples_goes_on_behind_those_it_saw(self):
+        save = self.folder / "save"
+        whole = self.train("--train-iters", 8)
+        self.train("--train-iters", 8, "--save", save, "--exit-interval", 4)
+        self.changed(save, lambda state: [delattr(state["args"], f"consumed_{kind}_samples")
+                                          for kind in ("train", "valid")])
+        rest = self.train("--train-iters", 8, "--load", save)
+        self.assertEqual(self.losses(whole)[4:], self.losses(rest))
+        self.assertEqual(re.findall("validation loss.*", whole.stdout),
+                         re.findall("validation loss.*", rest.stdout))
+        self.assertIn("expected consumed_train_samples in its args, where --train-samples goes on",
+                      self.refused("--train-samples", 64, "--load", save, "--override-opt_param-scheduler"))
+
+
+if __name__ == "__main__":
+    if not ORACLE.exists():
+        print(f"skipped: not found: {ORACLE}", file=sys.stderr)
+        sys.exit(77)
+    unittest.main(argv=sys.argv[:1])
