@@ -87,7 +87,6 @@ struct DataPaths {
 Result<DataPaths> read_paths(const DataArgs& args) {
   DataPaths paths{.all = args.data_path, .per_split = args.per_split_path};
   if (args.data_args_path.has_value()) {
-    if (!paths.all.empty()) return usage("expected one of --data-path and --data-args-path");
     MEG_ASSIGN_OR_RETURN(const std::string text, read_text(*args.data_args_path));
     paths.all = words_of(text);
   }
@@ -110,9 +109,27 @@ Result<DataPaths> read_paths(const DataArgs& args) {
   return paths;
 }
 
+/// As validate_args has it. Older revisions passed over all sources of documents but one.
+Status check_one_source(const DataArgs& args) {
+  std::string own = args.per_split_data_args_path.has_value() ? "--per-split-data-args-path" : "";
+  for (const Split split : kSplits) {
+    const bool given = !args.per_split_path[split_number(split)].empty();
+    if (own.empty() && given) own = fmt::format("--{}-data-path", split_name(split));
+  }
+  std::vector<std::string> sources;
+  if (args.mock_data) sources.emplace_back("--mock-data");
+  if (!args.data_path.empty()) sources.emplace_back("--data-path");
+  if (args.data_args_path.has_value()) sources.emplace_back("--data-args-path");
+  if (!own.empty()) sources.push_back(own);
+  if (sources.size() < 2) return Status();
+  return make_error(StatusCode::kInvalidArgument, "expected one of {} and {}, found both",
+                    sources[0], sources[1]);
+}
+
 using Notes = std::vector<std::string>;
 
-Status resolve_blends(const DataArgs& args, GptDataConfig& config, Notes& notes) {
+Status resolve_blends(const DataArgs& args, GptDataConfig& config) {
+  MEG_RETURN_IF_ERROR(check_one_source(args));
   if (args.mock_data) return Status();
   MEG_ASSIGN_OR_RETURN(const DataPaths paths, read_paths(args));
   if (!paths.all.empty()) {
@@ -122,11 +139,6 @@ Status resolve_blends(const DataArgs& args, GptDataConfig& config, Notes& notes)
   for (const Split split : kSplits) {
     const std::vector<std::string>& words = paths.per_split[split_number(split)];
     if (words.empty()) continue;
-    if (config.blend.has_value()) {
-      notes.push_back(
-          fmt::format("--{}-data-path is ignored because of --data-path", split_name(split)));
-      continue;
-    }
     const Result<Blend> blend = parse_blend(words, config.version);
     if (!blend.has_value()) {
       return blend.error().with_prefix(fmt::format("{} split", split_name(split)));
@@ -279,7 +291,7 @@ Result<DataRun> resolve_data(const DataArgs& args,
   if (args.megatron_version.has_value()) {
     MEG_ASSIGN_OR_RETURN(config.version, megatron::parse_megatron_version(*args.megatron_version));
   }
-  MEG_RETURN_IF_ERROR(resolve_blends(args, config, notes));
+  MEG_RETURN_IF_ERROR(resolve_blends(args, config));
   if (!args.sequence_length.has_value()) return usage("--seq-length is required");
   MEG_ASSIGN_OR_RETURN(const int64_t ranks, data_parallel_size(args, environment_world_size));
   MEG_ASSIGN_OR_RETURN(BatchSchedule batches, resolve_batches(args, ranks, config.version, notes));

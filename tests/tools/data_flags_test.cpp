@@ -170,10 +170,21 @@ TEST_F(DataFlagsTest, SplitsMayHaveDatasetsOfTheirOwn) {
   EXPECT_THAT(run->config.per_split[0]->prefixes, ElementsAre("a", "b"));
   EXPECT_TRUE(run->config.per_split[1]->single());
   EXPECT_FALSE(run->config.per_split[2].has_value());
-  const auto both = resolve_run({"--train-data-path", "q"});
-  ASSERT_TRUE(both.has_value());
-  EXPECT_THAT(both->notes, ElementsAre("--train-data-path is ignored because of --data-path"));
-  EXPECT_FALSE(both->config.per_split[0].has_value());
+}
+
+TEST_F(DataFlagsTest, DocumentsHaveOneSource) {
+  const auto with = [this](std::vector<std::string> sources) {
+    sources.insert(sources.end(), {"--seq-length", "8", "--samples", "5,5,5"});
+    return error_of(resolve(sources));
+  };
+  EXPECT_EQ(with({"--data-path", "p", "--valid-data-path", "q"}),
+            "expected one of --data-path and --valid-data-path, found both");
+  EXPECT_EQ(with({"--data-args-path", "p", "--per-split-data-args-path", "q"}),
+            "expected one of --data-args-path and --per-split-data-args-path, found both");
+  EXPECT_EQ(with({"--mock-data", "--data-path", "p"}),
+            "expected one of --mock-data and --data-path, found both");
+  EXPECT_EQ(with({"--mock-data", "--test-data-path", "p"}),
+            "expected one of --mock-data and --test-data-path, found both");
 }
 
 TEST_F(DataFlagsTest, PathsMayComeFromFiles) {

@@ -66,6 +66,20 @@ class UnusualRuns(unittest.TestCase):
         self.assertIn("expected consumed_train_samples in its args, where --train-samples goes on",
                       self.refused("--train-samples", 64, "--load", save, "--override-opt_param-scheduler"))
 
+    def test_documents_have_one_source(self):
+        for data, flags in ((["--data-path", "data/tiny", "--train-data-path", "data/tiny"],
+                             "--data-path and --train-data-path"),
+                            (["--data-path", "data/tiny", "--mock-data"], "--mock-data and --data-path")):
+            self.assertEqual(self.refused("--train-iters", 1, data=data),
+                             f"error: expected one of {flags}, found both")
+
+    def test_what_a_revision_passes_over_is_said(self):
+        done = self.train("--train-samples", 16, "--rampup-batch-size", 4, 4, 8, "--megatron-version",
+                          "core_v0.18.0")
+        self.assertIn("note: --rampup-batch-size has no effect at core_v0.18.0 of Megatron-LM",
+                      done.stderr.splitlines())
+        self.assertEqual(len(self.losses(done)), 2)
+
 
 if __name__ == "__main__":
     if not ORACLE.exists():

@@ -10,6 +10,7 @@
 #include "libmeg/samples/data_run.h"
 #include "tools/common/flag_groups/device_flag.h"
 #include "tools/common/ranks.h"
+#include "tools/common/report.h"
 #include "tools/pretrain_gpt/pretrain_gpt_args.h"
 
 namespace meg::tools {
@@ -148,6 +149,9 @@ Result<train::TrainerOptions> resolve_pretrain_flags(const PretrainFlags& run,
   options.checkpoints.names = options.model.family;
   options.schedule.global_batch_size = data.batches.global_batch_size();
   options.schedule.has_rampup_batch_size = !run.data.rampup_batch_size.empty();
+  if (ranks.mesh().rank() == 0) {
+    for (const std::string& text : data.notes) note(text);
+  }
   set_batches(run, data, vocabulary.eod, options.batches);
   options.batches.data_parallel_rank = ranks.data()->rank();
   options.batches.data_parallel_size = ranks.data()->size();
