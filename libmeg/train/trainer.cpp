@@ -29,8 +29,9 @@ Status Trainer::State::save() {
 }
 
 bool Trainer::State::time_is_up() const {
-  return options.exit_duration_in_mins.has_value() &&
-         run_time.seconds() > *options.exit_duration_in_mins * 60;
+  // 0 is none, as in Megatron.
+  const double minutes = options.exit_duration_in_mins.value_or(0);
+  return minutes > 0 && run_time.seconds() > minutes * 60;
 }
 
 Status Trainer::State::agree_on_ending() {

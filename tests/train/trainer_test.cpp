@@ -188,6 +188,11 @@ TEST(Trainer, SaysWhyItEnds) {
   EXPECT_EQ(interval.count("[exiting program at iteration 4] datetime: "), 1);
 
   options.exit_duration_in_mins = 0;
+  SmallTrainer unlimited(options);
+  EXPECT_TRUE(unlimited.run().ok());
+  EXPECT_EQ(unlimited.trainer->iteration(), 4);
+
+  options.exit_duration_in_mins = 1e-6;
   SmallTrainer duration(options);
   EXPECT_TRUE(duration.run().ok());
   EXPECT_EQ(duration.count(" minutes] datetime: "), 1);

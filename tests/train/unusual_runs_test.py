@@ -80,6 +80,10 @@ class UnusualRuns(unittest.TestCase):
                       done.stderr.splitlines())
         self.assertEqual(len(self.losses(done)), 2)
 
+    def test_an_external_loader_is_refused(self):
+        self.assertEqual(self.refused("--train-iters", 1, "--dataloader-type", "external"),
+                         "error: --dataloader-type external: not supported yet (would change the data)")
+
 
 if __name__ == "__main__":
     if not ORACLE.exists():
