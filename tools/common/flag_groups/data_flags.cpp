@@ -28,6 +28,12 @@ ArgumentScope data_scope() {
       });
   // It would give every argument another value, those of the data too.
   fields.emplace_back("yaml_cfg");
+  // They leave fewer copies of the model, each of which sees more samples.
+  for (const char* dest :
+       {"tensor_parallel_num_weight_shards", "pipeline_model_parallel_split_rank",
+        "encoder_tensor_model_parallel_size", "encoder_pipeline_model_parallel_size"}) {
+    fields.emplace_back(dest);
+  }
   constexpr std::string_view kNoTraining = "nothing is trained here";
   return {.reads = std::move(fields),
           .required = {},
