@@ -199,6 +199,8 @@ class EvaluateGpt(unittest.TestCase):
         self.assertEqual(lines[-3], results)
         self.assertEqual(lines[-4], "-" * (len(results) + 1))
         self.assertEqual(lines[-1], "done :-)")
+        self.assertIn("--overlapping-eval: expected at most the sequence length 16, found 32",
+                      self.error(1, "--seq-length", 16, task="WIKITEXT103", data=path))
 
     def test_files_of_another_form_are_named_with_the_line(self):
         def of(content):

@@ -40,6 +40,13 @@ ordered_json json_of(const EvaluateFlags& flags, const app::LoadedModel& loaded,
 
 Status evaluate_wikitext(const EvaluateFlags& flags, app::LoadedModel& loaded,
                          const parallel::ParallelState& ranks, Seconds seconds) {
+  // Megatron would leave the tokens between two windows out of the sum of losses, but not out of
+  // their number.
+  if (flags.overlapping_eval > loaded.sequence_length) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "--overlapping-eval: expected at most the sequence length {}, found {}",
+                      loaded.sequence_length, flags.overlapping_eval);
+  }
   const Stopwatch tokenizing;
   MEG_ASSIGN_OR_RETURN(const evaluation::WikitextData data,
                        evaluation::read_wikitext(flags.valid_data, *loaded.tokenizer));
