@@ -73,6 +73,14 @@ class UnusualRuns(unittest.TestCase):
             self.assertEqual(self.refused("--train-iters", 1, data=data),
                              f"error: expected one of {flags}, found both")
 
+    def test_legacy_models_are_their_names(self):
+        names = [subprocess.run([INSPECT, save, "--tensors"], capture_output=True, text=True, check=True).stdout
+                 for save, flags in ((self.folder / "a", ["--use-legacy-models"]),
+                                     (self.folder / "b", ["--target-names", "legacy"]))
+                 if self.train("--train-iters", 1, "--save", save, "--ckpt-format", "torch", *flags)]
+        self.assertIn("language_model/encoder/layers.1.self_attention.query_key_value.weight", names[0])
+        self.assertEqual(*(re.findall(r"^  \S+", text, re.M) for text in names))
+
     def test_what_a_revision_passes_over_is_said(self):
         done = self.train("--train-samples", 16, "--rampup-batch-size", 4, 4, 8, "--megatron-version",
                           "core_v0.18.0")

@@ -25,6 +25,10 @@ bool draws_weights_of_each_copy(megatron::FieldReader& args) {
   return args.flag("data_parallel_random_init", false);
 }
 
+bool uses_legacy_models(megatron::FieldReader& args) {
+  return args.flag("use_legacy_models", false);
+}
+
 bool uses_checkpoint_args(megatron::FieldReader& args) {
   return args.flag("use_checkpoint_args", false);
 }
@@ -43,6 +47,7 @@ std::vector<std::string> pretrain_fields() {
     model::VirtualStages().take_fields(reader);
     model::PipelineSplit().take_fields(reader);
     (void)draws_weights_of_each_copy(reader);
+    (void)uses_legacy_models(reader);
     (void)uses_checkpoint_args(reader);
   });
 }
@@ -64,7 +69,9 @@ void set_batches(const PretrainFlags& run, const samples::DataRun& data, int64_t
 
 Result<model::NameFamily> names_of(const PretrainFlags& run, const model::GptConfig& config) {
   const model::NameFamily mcore = model::mcore_family(config.transformer_impl);
-  if (run.names != "legacy") return mcore;
+  const megatron::FieldLookup fields = run.args.lookup();
+  megatron::FieldReader args(fields);
+  if (run.names != "legacy" && !uses_legacy_models(args)) return mcore;
   if (mcore == model::NameFamily::kMcoreLocal) return model::NameFamily::kLegacy;
   // 6ef5bdc has legacy models of Transformer Engine's layers, whose names are a family of their
   // own.

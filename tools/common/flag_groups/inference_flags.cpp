@@ -54,6 +54,7 @@ ArgumentScope training_scope() {
                           {"no_load_optim", kNoOptimizer},
                           {"no_load_rng", kNoOptimizer},
                           {"finetune", kNoOptimizer},
+                          {"use_legacy_models", "the checkpoint's names are used"},
                           {"exit_on_missing_checkpoint", "the program always does this"}}};
 }
 
