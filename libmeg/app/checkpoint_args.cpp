@@ -10,10 +10,10 @@
 namespace meg::app {
 namespace {
 
-/// What a trained model is beside its shape: Megatron takes these over, too.
+/// What a trained model is, and what Megatron takes over beside it.
 bool is_taken(const megatron::ArgumentRow& row) {
   return row.effect == megatron::Effect::kModel || row.dest == "hidden_dropout" ||
-         row.dest == "attention_dropout";
+         row.dest == "attention_dropout" || row.dest == "apply_query_key_layer_scaling";
 }
 
 }  // namespace

@@ -64,6 +64,10 @@ struct RunParts {
 
 using PrintLine = std::function<void(const std::string&)>;
 
+/// Nothing to load: no folder, or a folder without a tracker, where a run that is to save there has
+/// not saved yet.
+bool lacks_checkpoint(const std::string& load);
+
 /// Opens what --load names; nullopt with Megatron's warning where there is none.
 /// kNotFound with exit_on_missing_checkpoint, and where an iteration that is requested or that the
 /// tracker names is not there.

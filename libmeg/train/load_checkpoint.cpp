@@ -164,18 +164,17 @@ Status restore_optimizer(const checkpoint::TrainingState& state, RunParts parts,
   return {};
 }
 
-// Nothing to load: no folder, or a folder without a tracker, where a run that is to save there has
-// not saved yet. Everything else that find_checkpoint reports is an error, above all a tracker that
-// names an iteration that is not there.
-bool is_missing(const std::string& load) {
+}  // namespace
+
+// Everything else that find_checkpoint reports is an error, above all a tracker that names an
+// iteration that is not there.
+bool lacks_checkpoint(const std::string& load) {
   std::error_code ignored;
   const std::filesystem::path folder(load);
   if (!std::filesystem::exists(folder, ignored)) return true;
   return std::filesystem::is_directory(folder, ignored) &&
          !std::filesystem::exists(folder / std::string(checkpoint::kTrackerName), ignored);
 }
-
-}  // namespace
 
 Result<std::optional<checkpoint::MegatronCheckpoint>> open_checkpoint(
     const CheckpointOptions& options, const PrintLine& print) {
@@ -187,7 +186,7 @@ Result<std::optional<checkpoint::MegatronCheckpoint>> open_checkpoint(
     // Starting from random weights is only right where no iteration was requested: a wrong
     // --ckpt-step must not train anew.
     const bool none = folder.error().code() == StatusCode::kNotFound &&
-                      !options.ckpt_step.has_value() && is_missing(load);
+                      !options.ckpt_step.has_value() && lacks_checkpoint(load);
     if (!none || options.exit_on_missing_checkpoint) return folder.error();
     print(fmt::format("WARNING: could not find the metadata file {}/{} ", load,
                       checkpoint::kTrackerName));

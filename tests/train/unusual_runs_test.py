@@ -66,6 +66,15 @@ class UnusualRuns(unittest.TestCase):
         self.assertIn("expected consumed_train_samples in its args, where --train-samples goes on",
                       self.refused("--train-samples", 64, "--load", save, "--override-opt_param-scheduler"))
 
+    def test_weights_alone_can_be_evaluated(self):
+        save = self.folder / "save"
+        done = self.train("--train-iters", 4, "--save", save, "--no-save-optim")
+        self.assertIn("--no-load-optim", self.refused("--train-iters", 6, "--load", save))
+        evaluated = self.train("--train-iters", 4, "--load", save, "--skip-train",
+                               "--megatron-version", "core_v0.12.0")
+        self.assertEqual(*(re.findall(r"on test set \| (lm loss value: [\d.E+-]+)", run.stdout)
+                           for run in (done, evaluated)))
+
     def test_documents_have_one_source(self):
         for data, flags in ((["--data-path", "data/tiny", "--train-data-path", "data/tiny"],
                              "--data-path and --train-data-path"),
@@ -91,6 +100,23 @@ class UnusualRuns(unittest.TestCase):
     def test_an_external_loader_is_refused(self):
         self.assertEqual(self.refused("--train-iters", 1, "--dataloader-type", "external"),
                          "error: --dataloader-type external: not supported yet (would change the data)")
+
+    def test_the_checkpoints_scaling_of_attention_is_taken(self):
+        save, on = self.folder / "save", self.folder / "on"
+        self.train("--train-iters", 2, "--save", save, "--apply-query-key-layer-scaling")
+        self.train("--train-iters", 3, "--load", save, "--save", on, "--use-checkpoint-args",
+                   "--override-opt_param-scheduler")
+        args = subprocess.run([INSPECT, on, "--args"], capture_output=True, text=True, check=True).stdout
+        self.assertRegex(args, r"apply_query_key_layer_scaling\W+True")
+
+    def test_a_first_run_may_take_args_from_where_it_saves(self):
+        save = self.folder / "save"
+        flags = ["--train-iters", 2, "--load", save, "--save", save, "--use-checkpoint-args"]
+        self.assertIn("will start from random", self.train(*flags, "--exit-interval", 1).stdout)
+        self.assertEqual([step for step, _ in self.losses(self.train(*flags))], ["2"])
+        missing = self.refused("--train-iters", 2, "--load", self.folder / "none",
+                               "--use-checkpoint-args", "--exit-on-missing-checkpoint")
+        self.assertIn(str(self.folder / "none"), missing)
 
 
 if __name__ == "__main__":

@@ -52,6 +52,20 @@ std::vector<std::string> pretrain_fields() {
   });
 }
 
+/// A first run may load where it saves: then flags alone say what the model is, as in Megatron,
+/// which the trainer's warning tells. Where they do not, --load is more likely to be wrong.
+bool begins_anew(const megatron::ArgumentValues& args, const Status& taken) {
+  if (taken.code() != StatusCode::kNotFound || args.given("ckpt_step") ||
+      args.given("exit_on_missing_checkpoint")) {
+    return false;
+  }
+  for (const char* dest : {"num_layers", "hidden_size", "num_attention_heads"}) {
+    if (!args.given(dest)) return false;
+  }
+  const std::optional<megatron::FieldValue> load = args.field("load");
+  return train::lacks_checkpoint(std::get<std::string>(*load));
+}
+
 void set_batches(const PretrainFlags& run, const samples::DataRun& data, int64_t eod,
                  train::BatchOptions& batches) {
   batches.sample.sequence_length = data.config.sequence_length;
@@ -107,7 +121,10 @@ Status finish_pretrain_flags(PretrainFlags& run) {
   MEG_RETURN_IF_ERROR(check_precision(run.args));
   const megatron::FieldLookup fields = run.args.lookup();
   megatron::FieldReader args(fields);
-  if (uses_checkpoint_args(args)) MEG_RETURN_IF_ERROR(app::take_checkpoint_args(run.args));
+  if (uses_checkpoint_args(args)) {
+    const Status taken = app::take_checkpoint_args(run.args);
+    if (!taken.ok() && !begins_anew(run.args, taken)) return taken;
+  }
   read_data_args(args, run.data);
   return args.status();
 }
@@ -132,6 +149,9 @@ Result<train::TrainerOptions> resolve_pretrain_flags(const PretrainFlags& run,
                                                      const parallel::ParallelState& ranks) {
   MEG_ASSIGN_OR_RETURN(samples::DataRun data,
                        resolve_data_flags(run.data, std::to_string(ranks.mesh().world_size())));
+  if (ranks.mesh().rank() == 0) {
+    for (const std::string& text : data.notes) note(text);
+  }
   data.config.vocab_size = vocabulary.vocab_size;
   data.config.eod = vocabulary.eod;
 
@@ -156,14 +176,13 @@ Result<train::TrainerOptions> resolve_pretrain_flags(const PretrainFlags& run,
   options.checkpoints.names = options.model.family;
   options.schedule.global_batch_size = data.batches.global_batch_size();
   options.schedule.has_rampup_batch_size = !run.data.rampup_batch_size.empty();
-  if (ranks.mesh().rank() == 0) {
-    for (const std::string& text : data.notes) note(text);
-  }
   set_batches(run, data, vocabulary.eod, options.batches);
   options.batches.data_parallel_rank = ranks.data()->rank();
   options.batches.data_parallel_size = ranks.data()->size();
   options.batch_schedule = data.batches;
   options.length = run.data.length;
+  // As Megatron has it since core 0.16: a checkpoint of weights alone can be evaluated.
+  options.checkpoints.no_load_optim |= options.length.skip_train;
   options.trace_schedule = run.trace_schedule;
   options.args = saved_args(run, data, options.config, vocabulary, ranks);
   if (const int64_t size = options.virtual_pipeline_model_parallel_size; size > 1) {
