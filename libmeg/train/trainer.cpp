@@ -156,6 +156,13 @@ Status check_combinations(const TrainerOptions& options) {
     return make_error(StatusCode::kInvalidArgument,
                       "fp32_residual_connection: requires fp16 or bf16");
   }
+  // Else the first step would say so, after the checkpoint and the datasets' indices.
+  if (options.config.position_embedding_type == "learned_absolute" &&
+      options.config.max_position_embeddings < options.data.sequence_length) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "max_position_embeddings: expected at least the sequence length {}, found {}",
+                      options.data.sequence_length, options.config.max_position_embeddings);
+  }
   return {};
 }
 

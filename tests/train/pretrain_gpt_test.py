@@ -363,7 +363,7 @@ class PretrainGpt(unittest.TestCase):
             (["--fp16", "--bf16"], 2, "--fp16 and --bf16"),
             (["--hidden-size", 64, "--load", ORACLE / "gpt_fp32" / "start"], 1,
              "hidden_size: expected 64, found 32"),
-            (["--seq-length", 41], 1, "max_position_embeddings"),
+            (["--seq-length", 41], 1, "max_position_embeddings: expected at least the sequence length 41"),
             (["--vocab-file", "none.json"], 1, "none.json"),
             (["--make-vocab-size-divisible-by", 8, "--tokenizer-type", "NullTokenizer",
               "--vocab-size", 100], 1, "data/tiny: expected token ids"),
