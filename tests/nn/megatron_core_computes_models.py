@@ -111,6 +111,39 @@ class MegatronCore(unittest.TestCase):
         self.compare("rotary_seq_len_interpolation_factor",
                      LLAMA | {"rotary_seq_len_interpolation_factor": 4}, **fp32)
 
+    def test_computes_combinations(self):
+        """Each flag by itself is common; what one means beside another is what goes wrong."""
+        fp32 = {"logits": 1e-5, "loss": 1e-5, "gradients": 1e-5}
+        wide = {"kv_channels": 24, "num_attention_heads": 4, "group_query_attention": True,
+                "num_query_groups": 2}
+        for name, fields in {
+                "rotary_percent": LLAMA | {"rotary_percent": 0.5},
+                "rotary_percent of an odd number": LLAMA | {"kv_channels": 20, "rotary_percent": 0.35},
+                "rotary_interleaved": LLAMA | {"rotary_interleaved": True},
+                "rotary_interleaved, rotary_percent, use_rope_scaling": LLAMA | {
+                    "rotary_interleaved": True, "rotary_percent": 0.5, "use_rope_scaling": True},
+                "use_rope_scaling, rotary_seq_len_interpolation_factor": LLAMA | {
+                    "use_rope_scaling": True, "rotary_seq_len_interpolation_factor": 2},
+                "kv_channels, num_query_groups": LLAMA | wide,
+                "add_qkv_bias, num_query_groups": LLAMA | wide | {"add_qkv_bias": True},
+                "qk_layernorm, num_query_groups": LLAMA | wide | {"qk_layernorm": True},
+                # Without positions that turn them, keys' biases have no gradient.
+                "qk_layernorm of LayerNorm": GPT | {"qk_layernorm": True,
+                                                    "position_embedding_type": "rope"},
+                "swiglu with biases": GPT | {"swiglu": True, "bias_gelu_fusion": False},
+                "erf GELU": GPT | {"bias_gelu_fusion": False},
+                "erf GELU, RMSNorm, no biases": GPT | {
+                    "bias_gelu_fusion": False, "add_bias_linear": False, "normalization": "RMSNorm"},
+                "no positions": GPT | {"position_embedding_type": "none"},
+                "learned positions, untied, RMSNorm": GPT | {
+                    "untie_embeddings_and_output_weights": True, "normalization": "RMSNorm"},
+                "layernorm_epsilon": GPT | {"layernorm_epsilon": 0.1},
+                "apply_query_key_layer_scaling": GPT | {"apply_query_key_layer_scaling": True},
+                "quick_geglu, num_query_groups": LLAMA | wide | {"swiglu": False, "quick_geglu": True},
+                "squared_relu, no biases": LLAMA | {"swiglu": False, "squared_relu": True},
+        }.items():
+            self.compare(name, fields, **fp32)
+
     def test_keeps_fp32_residuals(self):
         """Rounding of the products stays; that of a deep model's sums is gone."""
         deep = GPT | {"bf16": True, "num_layers": 16}
