@@ -57,7 +57,7 @@ Status check_spelled_once(const std::vector<std::string>& paths) {
     const auto [first, is_new] = spelled.try_emplace(dataset_prefix(path), path);
     if (is_new || first->second == path) continue;
     return make_error(StatusCode::kInvalidArgument,
-                      "{}: expected each dataset once, found this one as {}, too: give prefixes or "
+                      "{}: expected each dataset once, also found this one as {}: give prefixes or "
                       "their folder",
                       path, first->second);
   }

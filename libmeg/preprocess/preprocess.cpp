@@ -246,7 +246,7 @@ Result<PreprocessSummary> finished_run(const PreprocessOptions& options, DType d
   }
   if (const Status status = DocumentSink::publish(options, dtype, run, end.marks); !status.ok()) {
     return Status(status.code(),
-                  fmt::format("{}: {} says that all was done: remove it to start over",
+                  fmt::format("{}: {} says that the run is complete: remove it to start over",
                               status.message(), journal.path()));
   }
   PreprocessSummary summary = end.summary;

@@ -128,8 +128,8 @@ TEST(MergeDatasets, RefusesBothFilesOfADataset) {
   write_counting(folder, "a", {2}, {0, 1});
   const std::string a = folder.path("a"), out = folder.path("out");
   EXPECT_THAT(failure({a + ".bin", a + ".idx"}, out),
-              HasSubstr(a + ".idx: expected each dataset once, found this one as " + a +
-                        ".bin, too: give prefixes or their folder"));
+              HasSubstr(a + ".idx: expected each dataset once, also found this one as " + a +
+                        ".bin: give prefixes or their folder"));
   EXPECT_THAT(failure({a, a + ".bin"}, out), HasSubstr("expected each dataset once"));
   // Twice on purpose.
   EXPECT_EQ(failure({a, a}, out), "");

@@ -189,9 +189,10 @@ TEST_F(ResumeTest, RefusesOutputsThatAreNotTheFinishedOnes) {
   test::write_file(bin, content + "xx");
   EXPECT_THAT(error(), HasSubstr("set_text_document.bin: expected"));
   fs::remove(bin);
-  EXPECT_THAT(error(), testing::ContainsRegex("set_text_document.bin: No such file or directory: .*"
-                                              "/set.resume/journal says that all was done: remove "
-                                              "it to start over"));
+  EXPECT_THAT(error(),
+              testing::ContainsRegex("set_text_document.bin: No such file or directory: .*"
+                                     "/set.resume/journal says that the run is complete: remove "
+                                     "it to start over"));
 }
 
 TEST_F(ResumeTest, NamesTheChange) {

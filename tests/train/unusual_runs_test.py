@@ -93,7 +93,7 @@ class UnusualRuns(unittest.TestCase):
     def test_what_a_revision_passes_over_is_said(self):
         done = self.train("--train-samples", 16, "--rampup-batch-size", 4, 4, 8, "--megatron-version",
                           "core_v0.18.0")
-        self.assertIn("note: --rampup-batch-size has no effect at core_v0.18.0 of Megatron-LM",
+        self.assertIn("note: --rampup-batch-size has no effect in core_v0.18.0 of Megatron-LM",
                       done.stderr.splitlines())
         self.assertEqual(len(self.losses(done)), 2)
 
