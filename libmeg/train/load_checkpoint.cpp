@@ -140,10 +140,27 @@ Status check_groups(const checkpoint::OptimizerState& saved,
                     saved.decoupled.has_value() ? "without" : "with");
 }
 
+// torch's load_state_dict takes these over, so that Megatron goes on with them whatever its flags
+// say, and without a word. Here flags mean what they say.
+void tell_other_settings(const checkpoint::ParamGroupState& saved, const Optimizer::Options& run,
+                         const PrintLine& print) {
+  const auto compare = [&](std::string_view name, double found, double given) {
+    if (found == given) return;
+    print(
+        fmt::format("WARNING: {}: {} in the checkpoint, {} from the flags, which counts "
+                    "(Megatron-LM goes on with the checkpoint's)",
+                    name, found, given));
+  };
+  compare("adam_beta1", saved.betas[0], run.betas[0]);
+  compare("adam_beta2", saved.betas[1], run.betas[1]);
+  compare("adam_eps", saved.eps, run.eps);
+}
+
 Status restore_optimizer(const checkpoint::TrainingState& state, RunParts parts,
                          const PrintLine& print) {
   if (state.optimizer.has_value()) {
     MEG_RETURN_IF_ERROR(check_groups(*state.optimizer, parts.scheduler.options()));
+    tell_other_settings(state.optimizer->decay, parts.optimizer.options(), print);
     parts.optimizer.set_updates(state.optimizer->decay.step.value_or(0));
     schedule::GradScaler* scaler = parts.optimizer.scaler();
     // A constant scale is not part of a checkpoint, and a run that has none ignores what the

@@ -109,6 +109,16 @@ class UnusualRuns(unittest.TestCase):
         args = subprocess.run([INSPECT, on, "--args"], capture_output=True, text=True, check=True).stdout
         self.assertRegex(args, r"apply_query_key_layer_scaling\W+True")
 
+    def test_other_settings_of_adam_are_told(self):
+        save = self.folder / "save"
+        self.train("--train-iters", 2, "--save", save, "--exit-interval", 1)
+        flags = ["--train-iters", 2, "--load", save]
+        self.assertNotIn("WARNING", self.train(*flags).stdout)
+        told = [line for line in self.train(*flags, "--adam-beta2", 0.95, "--adam-eps", 1e-6).stdout.splitlines()
+                if line.startswith("WARNING")]
+        self.assertEqual([line.split(",")[0] for line in told],
+                         ["WARNING: adam_beta2: 0.999 in the checkpoint", "WARNING: adam_eps: 1e-08 in the checkpoint"])
+
     def test_a_first_run_may_take_args_from_where_it_saves(self):
         save = self.folder / "save"
         flags = ["--train-iters", 2, "--load", save, "--save", save, "--use-checkpoint-args"]
