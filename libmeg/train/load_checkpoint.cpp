@@ -140,6 +140,20 @@ Status check_groups(const checkpoint::OptimizerState& saved,
                     saved.decoupled.has_value() ? "without" : "with");
 }
 
+// Megatron's scheduler multiplies every rate of a group by its lr_mult; vision models and forks
+// have some of their own.
+Status check_lr_mult(const checkpoint::OptimizerState& saved) {
+  for (const checkpoint::ParamGroupState& group :
+       {saved.decay, saved.no_decay, saved.decoupled.value_or(saved.decay)}) {
+    if (group.lr_mult == 1) continue;
+    return make_error(StatusCode::kUnsupported,
+                      "cannot load the optimizer: param_groups: lr_mult: expected 1, found {}: not "
+                      "done yet; --no-load-optim or --finetune does without",
+                      group.lr_mult);
+  }
+  return {};
+}
+
 // torch's load_state_dict takes these over, so that Megatron goes on with them whatever its flags
 // say, and without a word. Here flags mean what they say.
 void tell_other_settings(const checkpoint::ParamGroupState& saved, const Optimizer::Options& run,
@@ -160,6 +174,7 @@ Status restore_optimizer(const checkpoint::TrainingState& state, RunParts parts,
                          const PrintLine& print) {
   if (state.optimizer.has_value()) {
     MEG_RETURN_IF_ERROR(check_groups(*state.optimizer, parts.scheduler.options()));
+    MEG_RETURN_IF_ERROR(check_lr_mult(*state.optimizer));
     tell_other_settings(state.optimizer->decay, parts.optimizer.options(), print);
     parts.optimizer.set_updates(state.optimizer->decay.step.value_or(0));
     schedule::GradScaler* scaler = parts.optimizer.scaler();

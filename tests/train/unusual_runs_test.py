@@ -119,6 +119,12 @@ class UnusualRuns(unittest.TestCase):
         self.assertEqual([line.split(",")[0] for line in told],
                          ["WARNING: adam_beta2: 0.999 in the checkpoint", "WARNING: adam_eps: 1e-08 in the checkpoint"])
 
+    def test_rates_of_a_groups_own_are_refused(self):
+        save = self.folder / "save"
+        self.train("--train-iters", 2, "--save", save, "--exit-interval", 1)
+        self.changed(save, lambda state: state["optimizer"]["param_groups"][1].update(lr_mult=0.5))
+        self.assertIn("param_groups: lr_mult: expected 1, found 0.5", self.refused("--train-iters", 2, "--load", save))
+
     def test_a_first_run_may_take_args_from_where_it_saves(self):
         save = self.folder / "save"
         flags = ["--train-iters", 2, "--load", save, "--save", save, "--use-checkpoint-args"]
