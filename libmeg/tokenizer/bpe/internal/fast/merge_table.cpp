@@ -31,6 +31,7 @@ Result<MergeTable> MergeTable::build(const BpeModel& model) {
   const std::vector<BpeModel::Merge> used = table.used_merges(model, is_merged);
   // Fewer entries: the filter in front of the table says no more often.
   if (used.size() < model.merges().size()) table.fill(used);
+  if (!model.merges_characters()) table.fill_byte_pairs(model, used);
   for (int32_t piece = 0; piece < model.piece_count(); ++piece) {
     table.token_ids_.push_back(model.token_id(piece));
     table.byte_lengths_.push_back(static_cast<uint32_t>(model.piece_bytes(piece).size()));
@@ -102,7 +103,6 @@ void MergeTable::fill(std::span<const BpeModel::Merge> merges) {
   // The filter's bit and the slot come from the same leading bits of one product: the filter is the
   // table's occupancy at eight times its resolution, small enough to stay in a near cache.
   filter_shift_ = 64 - bits - 3;
-  byte_ranks_.assign(size_t{1} << 16, kNoRank);
   for (const BpeModel::Merge& merge : merges) {
     insert(static_cast<uint32_t>(merge.left), static_cast<uint32_t>(merge.right),
            static_cast<uint32_t>(merge.rank));
@@ -159,7 +159,6 @@ uint64_t MergeTable::last_pair(std::string_view bytes) const {
 }
 
 void MergeTable::insert(uint32_t left, uint32_t right, uint32_t rank) {
-  if (left < 256 && right < 256) byte_ranks_[left << 8 | right] = rank;
   const uint64_t pair = pack(left, right);
   const uint64_t hash = pair * kMultiplier;
   const uint64_t bit = hash >> filter_shift_;
@@ -167,6 +166,18 @@ void MergeTable::insert(uint32_t left, uint32_t right, uint32_t rank) {
   auto i = static_cast<size_t>(hash >> slot_shift_);
   while (slots_[i] != kEmpty) i = (i + 1) & slot_mask_;
   slots_[i] = pair << kRankBits | rank;
+}
+
+void MergeTable::fill_byte_pairs(const BpeModel& model, std::span<const BpeModel::Merge> merges) {
+  byte_pairs_.assign(size_t{1} << 16, {kNoRank, kNoRank});
+  for (const BpeModel::Merge& merge : merges) {
+    const auto last = static_cast<uint8_t>(model.piece_bytes(merge.left).back());
+    const auto first = static_cast<uint8_t>(model.piece_bytes(merge.right).front());
+    BytePair& pair = byte_pairs_[size_t{last} << 8 | first];
+    const auto rank = static_cast<uint32_t>(merge.rank);
+    if (merge.left < 256 && merge.right < 256) pair.rank = rank;
+    pair.lowest = std::min(pair.lowest, rank);
+  }
 }
 
 }  // namespace meg::tokenizer::fast

@@ -73,9 +73,14 @@ class MergeTable {
 
   MergeOrder merge_order() const { return merge_order_; }
 
-  /// rank() of two single bytes.
-  uint32_t byte_rank(uint8_t left, uint8_t right) const {
-    return byte_ranks_[size_t{left} << 8 | right];
+  /// Two neighbouring bytes of a word.
+  struct BytePair {
+    uint32_t rank;    ///< rank() of the two as pieces.
+    uint32_t lowest;  ///< Rank of any merge whose left piece ends and whose right begins with them.
+  };
+
+  BytePair byte_pair(uint8_t left, uint8_t right) const {
+    return byte_pairs_[size_t{left} << 8 | right];
   }
 
   /// The piece that the merge of a rank gives.
@@ -115,6 +120,7 @@ class MergeTable {
   /// Makes the slots anew, for these merges.
   void fill(std::span<const BpeModel::Merge> merges);
   void insert(uint32_t left, uint32_t right, uint32_t rank);
+  void fill_byte_pairs(const BpeModel& model, std::span<const BpeModel::Merge> merges);
 
   /// The merges that can come up. Of several that give one piece it is at most the one that comes
   /// last where the piece's own bytes are merged: whatever stands around them, no merge crossed
@@ -136,7 +142,7 @@ class MergeTable {
   size_t slot_mask_ = 0;
   int slot_shift_ = 0;
   int filter_shift_ = 0;
-  std::vector<uint32_t> byte_ranks_;
+  std::vector<BytePair> byte_pairs_;
   std::vector<uint32_t> results_;
   std::vector<int32_t> token_ids_;
   std::vector<uint32_t> byte_lengths_;

@@ -61,6 +61,7 @@ class WordMerger {
  private:
   template <bool kInRounds>
   void merge_short(std::span<ShortWord> words);
+  void look_up_pending(ShortWord& word) const;
   template <bool kInRounds>
   bool choose(ShortWord& word) const;
   void merge_chosen(ShortWord& word) const;
@@ -113,6 +114,10 @@ class WordMerger::ShortWord {
     return rank == MergeTable::kNoRank ? kNoKey : static_cast<int32_t>(rank * kShortBytes + place);
   }
 
+  /// The pair at `place`, where a piece begins and another follows.
+  uint64_t pair_at(size_t place) const;
+
+  void merge_safe_pairs(uint32_t safe, const MergeTable& table);
   int32_t smallest_key() const;
   int32_t key_of_round(int32_t smallest) const;
 
@@ -120,6 +125,7 @@ class WordMerger::ShortWord {
   std::array<int32_t, kShortBytes + 1> keys_;  // of the pairs that begin at each place and at none
   uint32_t begins_;                            // a bit for each place where a piece begins
   uint32_t groups_;                            // of keys
+  uint32_t pending_;  // a bit for each place whose pair is not looked up yet
 
   // The merge that comes next and what it changes.
   uint32_t rank_;
