@@ -49,20 +49,73 @@ TEST(HuggingFaceTokenizer, ReadsTheFilesBeside) {
   const auto tokenizer = open(tiny(), {{"bos_token", "<s>"},
                                        {"eos_token", {{"content", "</s>"}}},
                                        {"pad_token", "<pad>"},
-                                       {"add_bos_token", true}});
+                                       {"image_token", "<image>"}});
   ASSERT_TRUE(tokenizer) << tokenizer.error().message();
   EXPECT_EQ((*tokenizer)->eod(), 259);
   EXPECT_EQ((*tokenizer)->bos(), 258);
   EXPECT_EQ((*tokenizer)->pad(), 260);  // new, behind all others
-  EXPECT_EQ((*tokenizer)->vocab_size(), 261);
-  EXPECT_EQ((*tokenizer)->max_id(), 260);
+  EXPECT_EQ((*tokenizer)->vocab_size(), 262);
+  EXPECT_EQ((*tokenizer)->max_id(), 261);
   EXPECT_EQ((*tokenizer)->token_bytes(257), "the");
-  EXPECT_EQ((*tokenizer)->token_bytes(261), std::nullopt);
-  const auto ids = (*tokenizer)->encode("the</s>");
-  EXPECT_THAT(*ids, ElementsAre(258, 257, 259));
-  EXPECT_EQ(*(*tokenizer)->decode(*ids), "<s>the</s>");
+  EXPECT_EQ((*tokenizer)->token_bytes(262), std::nullopt);
+  const auto ids = (*tokenizer)->encode("the</s><image>");
+  EXPECT_THAT(*ids, ElementsAre(257, 259, 261));
+  EXPECT_EQ(*(*tokenizer)->decode(*ids), "the</s><image>");
   EXPECT_EQ((*tokenizer)->decode(std::vector<int32_t>{300}).status().code(),
             StatusCode::kOutOfRange);
+}
+
+TEST(HuggingFaceTokenizer, TakesTokensAroundATextFromThePostProcessorAlone) {
+  const auto tokenizer = open(tiny(), {{"bos_token", "<s>"}, {"add_bos_token", true}});
+  ASSERT_TRUE(tokenizer) << tokenizer.error().message();
+  EXPECT_THAT(*(*tokenizer)->encode("the"), ElementsAre(257));
+  EXPECT_THAT((*tokenizer)->warnings(), ElementsAre(HasSubstr("not those of add_bos_token")));
+  Json file = tiny();
+  file["post_processor"] = {
+      {"type", "BertProcessing"}, {"cls", {"<s>", 258}}, {"sep", {"</s>", 259}}};
+  const Json config = {{"add_bos_token", true}, {"add_eos_token", true}};
+  EXPECT_THAT((*open(file, config))->warnings(), testing::IsEmpty());
+  EXPECT_THAT(*(*open(file, {{"add_bos_token", false}}))->encode("the"),
+              ElementsAre(258, 257, 259));
+}
+
+TEST(HuggingFaceTokenizer, TakesNamedTokensFromTheMapWhereTheConfigListsNoAddedTokens) {
+  const test::TempFolder folder;
+  test::write_file(folder.path("tokenizer.json"), tiny().dump());
+  test::write_file(folder.path("special_tokens_map.json"), R"({"eos_token": "<s>"})");
+  const auto eod = [&](const Json& config) {
+    test::write_file(folder.path("tokenizer_config.json"), config.dump());
+    return (*HuggingFaceTokenizer::open(folder.path(), {}))->eod();
+  };
+  Json config = {{"eos_token", "</s>"}};
+  EXPECT_EQ(eod(config), 258);
+  config["added_tokens_decoder"] = {{"258", {{"content", "<s>"}, {"special", true}}}};
+  EXPECT_EQ(eod(config), 259);
+}
+
+TEST(HuggingFaceTokenizer, ReadsAModelMaxLengthThatNoIntegerHolds) {
+  const test::TempFolder folder;
+  test::write_file(folder.path("tokenizer.json"), tiny().dump());
+  test::write_file(folder.path("tokenizer_config.json"),
+                   R"({"eos_token": "</s>", "model_max_length": 1000000000000000019884624838656,
+                       "note": "\"1000000000000000019884624838656,", "z": [99999999999999999999]})");
+  const auto tokenizer = HuggingFaceTokenizer::open(folder.path(), {});
+  ASSERT_TRUE(tokenizer) << tokenizer.error().message();
+  EXPECT_EQ((*tokenizer)->eod(), 259);
+}
+
+TEST(HuggingFaceTokenizer, TakesSepAndClsWhereCoreDoes) {
+  const Json config = {{"sep_token", "</s>"}, {"cls_token", "<s>"}};
+  const auto plain = open(tiny(), config);
+  EXPECT_EQ((*plain)->eod(), std::nullopt);
+  HuggingFaceTokenizer::Options core;
+  core.sep_and_cls_stand_in = true;
+  const test::TempFolder folder;
+  test::write_file(folder.path("tokenizer.json"), tiny().dump());
+  test::write_file(folder.path("tokenizer_config.json"), config.dump());
+  const auto tokenizer = HuggingFaceTokenizer::open(folder.path(), core);
+  EXPECT_EQ((*tokenizer)->eod(), 259);
+  EXPECT_EQ((*tokenizer)->bos(), 258);
 }
 
 TEST(HuggingFaceTokenizer, NamesPartsThatAreNotSupported) {

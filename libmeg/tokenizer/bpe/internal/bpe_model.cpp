@@ -75,7 +75,11 @@ std::string BpeModel::rules(const std::set<int32_t>& apart) const {
 void BpeModel::collect_whole_words() {
   std::vector<WholeWords::Word> words;
   words.reserve(tokens_.size());
-  for (const Token& token : tokens_) words.push_back({bytes_of(token.span), token.id});
+  for (const Token& token : tokens_) {
+    // A word is compared with the tokens' texts, so the word "A" is not the token `<0x41>`.
+    const Span text = token.is_fallback ? Span{token.span.offset + 1, kFallbackBytes} : token.span;
+    words.push_back({bytes_of(text), token.id});
+  }
   whole_words_ = WholeWords(std::move(words));
 }
 

@@ -126,6 +126,7 @@ class BpeModel {
   struct Token {
     int32_t id;
     Span span;
+    bool is_fallback = false;  // `<0x41>`: that text stands in bytes_ behind the byte
   };
 
   std::string_view bytes_of(Span span) const { return {bytes_.data() + span.offset, span.size}; }
@@ -133,6 +134,7 @@ class BpeModel {
   void collect_whole_words();
 
   static constexpr int32_t kNone = -1;
+  static constexpr uint32_t kFallbackBytes = 6;  // of `<0x41>`
 
   std::vector<char> bytes_;
   std::vector<Span> pieces_;

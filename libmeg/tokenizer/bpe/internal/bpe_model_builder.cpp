@@ -115,7 +115,13 @@ void BpeModelBuilder::add_tokens() {
                                  static_cast<uint32_t>(bytes.size())};
     model_.bytes_.insert(model_.bytes_.end(), bytes.begin(), bytes.end());
     entry_spans_.push_back(span);
-    model_.tokens_.push_back({entries[entry].id, span});
+    const bool is_fallback =
+        rules_.characters && rules_.byte_fallback && fallback_byte(entries[entry].text).has_value();
+    if (is_fallback) {
+      model_.bytes_.insert(model_.bytes_.end(), entries[entry].text.begin(),
+                           entries[entry].text.end());
+    }
+    model_.tokens_.push_back({entries[entry].id, span, is_fallback});
     if (!rules_.characters && in_alphabet_[entry] && bytes.size() == 1) {
       const auto byte = static_cast<uint8_t>(bytes[0]);
       entry_pieces_[entry] = byte;

@@ -5,6 +5,7 @@
 
 #include "libmeg/text/utf8.h"
 #include "libmeg/tokenizer/internal/character_class.h"
+#include "libmeg/tokenizer/internal/step_class.h"
 
 // Added tokens are found in a text before it is split or normalized. As in tokenizers the first
 // match from the left wins, and of several at one place the longest. Texts have few of them: the
@@ -20,14 +21,9 @@ size_t character_before(std::string_view text, size_t at) {
   return at;
 }
 
-CharacterClass class_at(std::string_view text, size_t at) {
-  return character_class(text::decode_code_point(text.substr(at)).code_point);
-}
-
-/// \w, but for its rarer marks of connection, of which only the underscore is looked for.
+/// \w
 bool is_word(std::string_view text, size_t at) {
-  const CharacterClass kind = class_at(text, at);
-  return text[at] == '_' || (kind != CharacterClass::kOther && kind != CharacterClass::kSpace);
+  return is_of(StepClass::kWord, text::decode_code_point(text.substr(at)).code_point);
 }
 
 bool stands_alone(std::string_view text, size_t begin, size_t end) {
@@ -38,7 +34,7 @@ bool stands_alone(std::string_view text, size_t begin, size_t end) {
 size_t whitespace_begin(std::string_view text, size_t end) {
   while (end > 0) {
     const size_t at = character_before(text, end);
-    if (class_at(text, at) != CharacterClass::kSpace) break;
+    if (!is_space(text::decode_code_point(text.substr(at)).code_point)) break;
     end = at;
   }
   return end;
@@ -47,7 +43,7 @@ size_t whitespace_begin(std::string_view text, size_t end) {
 size_t whitespace_end(std::string_view text, size_t begin) {
   while (begin < text.size()) {
     const text::DecodedCodePoint next = text::decode_code_point(text.substr(begin));
-    if (character_class(next.code_point) != CharacterClass::kSpace) break;
+    if (!is_space(next.code_point)) break;
     begin += next.size;
   }
   return begin;
@@ -57,42 +53,43 @@ size_t whitespace_end(std::string_view text, size_t begin) {
 
 AddedTokenFinder::AddedTokenFinder(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)) {
   std::stable_sort(tokens_.begin(), tokens_.end(), [](const AddedToken& a, const AddedToken& b) {
-    return a.content.size() > b.content.size();
+    return a.matched.size() > b.matched.size();
   });
   for (uint32_t i = 0; i < tokens_.size(); ++i) {
-    std::vector<uint32_t>& same = by_byte_[static_cast<unsigned char>(tokens_[i].content[0])];
-    if (same.empty()) first_bytes_.push_back(tokens_[i].content[0]);
+    std::vector<uint32_t>& same = by_byte_[static_cast<unsigned char>(tokens_[i].matched[0])];
+    if (same.empty()) first_bytes_.push_back(tokens_[i].matched[0]);
     same.push_back(i);
   }
 }
 
 const AddedToken* AddedTokenFinder::longest_at(std::string_view text) const {
   for (const uint32_t i : by_byte_[static_cast<unsigned char>(text[0])]) {
-    if (text.starts_with(tokens_[i].content)) return &tokens_[i];
+    if (text.starts_with(tokens_[i].matched)) return &tokens_[i];
   }
   return nullptr;
 }
 
-bool AddedTokenFinder::find(std::string_view text, size_t from, Match& match) const {
+bool AddedTokenFinder::find_next(std::string_view text, Match& match) const {
   if (tokens_.empty()) return false;
   const auto next_candidate = [&](size_t at) {
     return first_bytes_.size() == 1 ? text.find(first_bytes_[0], at)
                                     : text.find_first_of(first_bytes_, at);
   };
-  for (size_t at = next_candidate(from); at != std::string_view::npos;) {
+  for (size_t at = next_candidate(match.next); at != std::string_view::npos;) {
     const AddedToken* const token = longest_at(text.substr(at));
     if (token == nullptr) {
       at = next_candidate(at + 1);
       continue;
     }
-    const size_t end = at + token->content.size();
+    const size_t end = at + token->matched.size();
     if (token->single_word && !stands_alone(text, at, end)) {
       at = next_candidate(end);
       continue;
     }
     // Whitespace that an earlier token has taken is not taken again.
     match.id = token->id;
-    match.begin = token->lstrip ? std::max(whitespace_begin(text, at), from) : at;
+    match.begin = token->lstrip ? std::max(whitespace_begin(text, at), match.end) : at;
+    match.next = end;
     match.end = token->rstrip ? whitespace_end(text, end) : end;
     return true;
   }

@@ -12,6 +12,7 @@ namespace meg::tokenizer {
 /// A token that is cut out of the text before the model sees it.
 struct AddedToken {
   std::string content;
+  std::string matched;  ///< What is looked for and decoded: content, normalized if need be.
   int32_t id = 0;
   bool special = false;
   bool normalized = false;   ///< looked for in the normalized text
@@ -26,19 +27,21 @@ class AddedTokenFinder {
  public:
   AddedTokenFinder() = default;
 
-  /// tokens: with distinct contents, none empty.
+  /// tokens: of distinct texts to look for, none empty.
   explicit AddedTokenFinder(std::vector<AddedToken> tokens);
 
   bool empty() const { return tokens_.empty(); }
 
   struct Match {
     size_t begin = 0, end = 0;  // of the text that the token takes
+    size_t next = 0;            // where its own characters end, behind which the next may begin
     int32_t id = 0;
   };
 
-  /// The first match in text (valid UTF-8) that begins at `from` or behind it; false where there is
-  /// none. from: the end of the match before, or 0.
-  bool find(std::string_view text, size_t from, Match& match) const;
+  /// Replaces a match in text (valid UTF-8) by the next one; false where there is none. match: as
+  /// this left it, before the first call Match(). The next one may begin in whitespace that the
+  /// last one took, and then end before it.
+  bool find_next(std::string_view text, Match& match) const;
 
  private:
   const AddedToken* longest_at(std::string_view text) const;

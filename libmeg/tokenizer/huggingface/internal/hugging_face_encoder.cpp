@@ -19,9 +19,15 @@ Status cut(const AddedTokenFinder& finder, std::string_view text, TokenBuffer& t
            const Between& between) {
   size_t at = 0;
   AddedTokenFinder::Match match;
-  while (finder.find(text, at, match)) {
+  while (finder.find_next(text, match)) {
+    if (match.begin > match.end) {
+      return Status(StatusCode::kInvalidArgument,
+                    "text: expected added tokens apart, found one of whitespace inside the "
+                    "whitespace that the token before it takes, which tokenizers fails on, too");
+    }
     if (match.begin > at) MEG_RETURN_IF_ERROR(between(text.substr(at, match.begin - at)));
-    tokens.push_back(match.id);
+    // Where the token before it took all of it, the token is dropped.
+    if (match.begin < match.end) tokens.push_back(match.id);
     at = match.end;
   }
   return at < text.size() ? between(text.substr(at)) : Status();
@@ -42,7 +48,9 @@ Status HuggingFaceEncoder::encode_segment(std::string_view text, bool is_first,
                                           TokenBuffer& tokens) {
   if (parts_.normalizer != nullptr && !parts_.normalizer->keeps(text)) {
     normalized_.assign(text);
-    MEG_RETURN_IF_ERROR(parts_.normalizer->apply(normalized_));
+    bool front_gone = false;
+    MEG_RETURN_IF_ERROR(parts_.normalizer->apply(normalized_, front_gone));
+    is_first = is_first && !front_gone;
     text = padded(normalized_);
   }
   return cut(parts_.in_normalized, text, tokens, [&](std::string_view part) {

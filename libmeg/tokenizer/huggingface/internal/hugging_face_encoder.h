@@ -32,7 +32,8 @@ class HuggingFaceEncoder : public TokenEncoder {
   Status encode(std::string_view text, TokenBuffer& tokens) override;
 
  private:
-  // is_first: whether the part begins where the whole text does.
+  // is_first: whether the part begins where the whole text does, as it was before it was
+  // normalized.
 
   Status encode_segment(std::string_view text, bool is_first, TokenBuffer& tokens);
   Status split(std::string_view text, size_t step, bool is_first, TokenBuffer& tokens);

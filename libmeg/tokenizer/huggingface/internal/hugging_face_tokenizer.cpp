@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -25,15 +26,10 @@ namespace {
 
 constexpr std::string_view kFileName = "tokenizer.json";
 
-// Tokens that are looked for in normalized text are normalized themselves, as in tokenizers.
-Result<AddedTokenFinder> finder_of(const TokenizerJson& file, bool normalized) {
+AddedTokenFinder finder_of(const TokenizerJson& file, bool normalized) {
   std::vector<AddedToken> tokens;
-  for (AddedToken token : file.added_tokens) {
-    if (token.normalized != normalized) continue;
-    if (normalized && file.normalizer != nullptr) {
-      MEG_RETURN_IF_ERROR(file.normalizer->apply(token.content));
-    }
-    if (!token.content.empty()) tokens.push_back(std::move(token));
+  for (const AddedToken& token : file.added_tokens) {
+    if (token.normalized == normalized) tokens.push_back(token);
   }
   return AddedTokenFinder(std::move(tokens));
 }
@@ -92,6 +88,19 @@ std::optional<int32_t> named_id(const TokenizerJson& file, const TokenizerConfig
   return token == nullptr ? std::nullopt : file.token_id(token->content);
 }
 
+/// transformers 4 has classes that put bos and eos around a text by flags of their own.
+std::optional<std::string> check_added_around(const TokenizerJson& file,
+                                              const TokenizerConfig& config,
+                                              const std::string& name) {
+  const bool begins = config.add_bos_token.value_or(!file.prefix.empty());
+  const bool ends = config.add_eos_token.value_or(!file.suffix.empty());
+  if (begins == !file.prefix.empty() && ends == !file.suffix.empty()) return std::nullopt;
+  return fmt::format(
+      "{}: tokens around a text are those of its post_processor, as by transformers 5, not those "
+      "of add_bos_token and add_eos_token in tokenizer_config.json",
+      name);
+}
+
 }  // namespace
 
 HuggingFaceTokenizer::HuggingFaceTokenizer(TokenizerJson file, const Options& options)
@@ -117,11 +126,18 @@ Result<std::unique_ptr<HuggingFaceTokenizer>> HuggingFaceTokenizer::parse(
   if (auto warning = check_tokenizer_class(read, config, name)) {
     made->warnings_.push_back(std::move(*warning));
   }
-  MEG_ASSIGN_OR_RETURN(made->in_text_, finder_of(read, false));
-  MEG_ASSIGN_OR_RETURN(made->in_normalized_, finder_of(read, true));
+  if (auto warning = check_added_around(read, config, name)) {
+    made->warnings_.push_back(std::move(*warning));
+  }
+  made->in_text_ = finder_of(read, false);
+  made->in_normalized_ = finder_of(read, true);
   made->eod_ = named_id(read, config, "eos_token");
   made->bos_ = named_id(read, config, "bos_token");
   made->pad_ = named_id(read, config, "pad_token");
+  if (options.sep_and_cls_stand_in) {
+    if (!made->eod_) made->eod_ = named_id(read, config, "sep_token");
+    if (!made->bos_) made->bos_ = named_id(read, config, "cls_token");
+  }
   if (options.reference) {
     MEG_ASSIGN_OR_RETURN(made->reference_words_, reference_words(read));
     return made;
@@ -139,20 +155,20 @@ Result<std::unique_ptr<HuggingFaceTokenizer>> HuggingFaceTokenizer::parse(
 }
 
 void HuggingFaceTokenizer::collect_tokens() {
-  std::vector<std::pair<int32_t, std::string>> tokens;
-  for (const Vocabulary::Entry& entry : file_.vocabulary.entries()) {
-    tokens.emplace_back(entry.id, entry.text);
-  }
+  std::map<int32_t, std::string> tokens;
+  for (const Vocabulary::Entry& entry : file_.vocabulary.entries()) tokens[entry.id] = entry.text;
+  std::set<int32_t> rewritten;  // added tokens that are decoded otherwise than the file writes them
   for (const AddedToken& token : file_.added_tokens) {
-    if (file_.vocabulary.find(token.content) < 0) tokens.emplace_back(token.id, token.content);
+    tokens[token.id] = token.matched;
+    if (token.matched != token.content) rewritten.insert(token.id);
   }
-  std::sort(tokens.begin(), tokens.end());
   for (auto& [id, text] : tokens) {
     // Without the byte-level alphabet tokens are text, with the space mark for a space.
     std::string bytes;
     if (!file_.pre_tokenizer.byte_level || !append_alphabet_bytes(text, bytes)) {
-      bytes = file_.words ? file_.words->token_bytes(text)
-                          : std::string(file_.bpe->token_bytes(id).value_or(text));
+      bytes = file_.words              ? file_.words->token_bytes(text)
+              : rewritten.contains(id) ? text
+                                       : std::string(file_.bpe->token_bytes(id).value_or(text));
       constexpr std::string_view kSpace = "\xE2\x96\x81";
       for (size_t at = 0;
            !file_.pre_tokenizer.byte_level && (at = bytes.find(kSpace, at)) != std::string::npos;
@@ -250,6 +266,7 @@ std::optional<HuggingFaceTokenizer::Options> core_options(const TokenizerOptions
       options.version.value_or(megatron::newest_megatron_version());
   if (options.legacy_tokenizer || version.core_tokenizers == 0) return std::nullopt;
   HuggingFaceTokenizer::Options chosen;
+  chosen.sep_and_cls_stand_in = true;
   chosen.include_special_tokens =
       options.hf_include_special_tokens.value_or(version.hugging_face_special_tokens);
   return chosen;
@@ -261,10 +278,10 @@ bool includes_special_tokens(const TokenizerOptions& options) {
 }
 
 Result<std::unique_ptr<Tokenizer>> open_hugging_face(const TokenizerOptions& options) {
-  HuggingFaceTokenizer::Options chosen;
-  chosen.include_special_tokens = includes_special_tokens(options);
-  MEG_ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer,
-                       HuggingFaceTokenizer::open(options.tokenizer_model, chosen));
+  MEG_ASSIGN_OR_RETURN(
+      std::unique_ptr<Tokenizer> tokenizer,
+      HuggingFaceTokenizer::open(options.tokenizer_model,
+                                 core_options(options).value_or(HuggingFaceTokenizer::Options())));
   return tokenizer;
 }
 

@@ -24,6 +24,8 @@ class HuggingFaceTokenizer : public Tokenizer {
   struct Options {
     /// What the post-processor puts around a text, such as <s> in front.
     bool include_special_tokens = true;
+    /// Without an eos_token, sep_token ends a document; without a bos_token, cls_token begins one.
+    bool sep_and_cls_stand_in = false;
     bool reference = false;  ///< Words are found by regular expressions and merged plainly.
     InstructionSet instruction_set = best_instruction_set();
   };

@@ -23,12 +23,13 @@ namespace {
 
 /// Appends each character of text as `change` has it.
 template <class Change>
-void change_characters(std::string& text, const Change& change) {
+void change_characters(std::string& text, bool& front_gone, const Change& change) {
   std::string changed;
   changed.reserve(text.size());
   for (size_t at = 0; at < text.size();) {
     const text::DecodedCodePoint next = text::decode_code_point(std::string_view(text).substr(at));
     change(next.code_point, changed);
+    if (at == 0 && changed.empty()) front_gone = true;
     at += next.size;
   }
   text = std::move(changed);
@@ -61,7 +62,7 @@ class UnicodeForm : public Normalizer {
     return true;
   }
 
-  Status apply(std::string& text) const override {
+  Status apply(std::string& text, bool& /*front_gone*/) const override {
     // Cut at characters that the tables of tokenizers do not know, so that these stay as they are
     // although utf8proc, which has newer tables, would change them.
     std::string changed;
@@ -109,8 +110,8 @@ class Lowercase : public Normalizer {
     });
   }
 
-  Status apply(std::string& text) const override {
-    change_characters(text, [](char32_t c, std::string& changed) {
+  Status apply(std::string& text, bool& front_gone) const override {
+    change_characters(text, front_gone, [](char32_t c, std::string& changed) {
       constexpr char32_t kCapitalIWithDot = 0x130;  // the one that becomes two
       if (c == kCapitalIWithDot) {
         changed += "i\xCC\x87";
@@ -129,8 +130,8 @@ class ChangeCharacters : public Normalizer {
   /// change: appends what becomes of a character.
   explicit ChangeCharacters(void (*change)(char32_t c, std::string& changed)) : change_(change) {}
 
-  Status apply(std::string& text) const override {
-    change_characters(text, change_);
+  Status apply(std::string& text, bool& front_gone) const override {
+    change_characters(text, front_gone, change_);
     return {};
   }
 
@@ -176,7 +177,7 @@ class Strip : public Normalizer {
  public:
   Strip(bool left, bool right) : left_(left), right_(right) {}
 
-  Status apply(std::string& text) const override {
+  Status apply(std::string& text, bool& front_gone) const override {
     size_t begin = 0;
     size_t end = text.size();
     const auto at = [&](size_t place) {
@@ -189,6 +190,7 @@ class Strip : public Normalizer {
       if (!is_space(at(last).code_point)) break;
       end = last;
     }
+    if (begin > 0) front_gone = true;
     text = text.substr(begin, end - begin);
     return {};
   }
@@ -201,7 +203,7 @@ class Prepend : public Normalizer {
  public:
   explicit Prepend(std::string text) : prefix_(std::move(text)) {}
 
-  Status apply(std::string& text) const override {
+  Status apply(std::string& text, bool& /*front_gone*/) const override {
     if (!text.empty()) text.insert(0, prefix_);
     return {};
   }
@@ -218,10 +220,11 @@ class ReplaceText : public Normalizer {
     return text.find(from_) == std::string_view::npos;
   }
 
-  Status apply(std::string& text) const override {
+  Status apply(std::string& text, bool& front_gone) const override {
     std::string changed;
     changed.reserve(text.size());
     size_t at = 0;
+    if (to_.empty() && text.starts_with(from_)) front_gone = true;
     for (size_t found; (found = text.find(from_, at)) != std::string::npos;) {
       changed.append(text, at, found - at).append(to_);
       at = found + from_.size();
@@ -239,12 +242,13 @@ class ReplacePattern : public Normalizer {
  public:
   ReplacePattern(RegexMatcher from, std::string to) : from_(std::move(from)), to_(std::move(to)) {}
 
-  Status apply(std::string& text) const override {
+  Status apply(std::string& text, bool& front_gone) const override {
     std::string changed;
     size_t at = 0;
     while (true) {
       MEG_ASSIGN_OR_RETURN(const auto found, from_.find(text, at));
       if (!found) break;
+      if (found->first == 0 && to_.empty()) front_gone = true;
       changed.append(text, at, found->first - at).append(to_);
       at = found->second;
     }
@@ -267,8 +271,8 @@ class Sequence : public Normalizer {
                        [text](const auto& step) { return step->keeps(text); });
   }
 
-  Status apply(std::string& text) const override {
-    for (const auto& step : steps_) MEG_RETURN_IF_ERROR(step->apply(text));
+  Status apply(std::string& text, bool& front_gone) const override {
+    for (const auto& step : steps_) MEG_RETURN_IF_ERROR(step->apply(text, front_gone));
     return {};
   }
 

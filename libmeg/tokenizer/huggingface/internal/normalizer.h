@@ -15,8 +15,14 @@ class Normalizer {
  public:
   virtual ~Normalizer() = default;
 
-  /// text: valid UTF-8, before and after. Errors: RegexMatcher::find's.
-  virtual Status apply(std::string& text) const = 0;
+  /// text: valid UTF-8, before and after. front_gone: becomes true where nothing is left of its
+  /// first character, as far as tokenizers keep track of that. Errors: RegexMatcher::find's.
+  virtual Status apply(std::string& text, bool& front_gone) const = 0;
+
+  Status apply(std::string& text) const {
+    bool front_gone = false;
+    return apply(text, front_gone);
+  }
 
   /// Whether apply() surely leaves text as it is; quick, and false where it is not known.
   virtual bool keeps(std::string_view text) const {

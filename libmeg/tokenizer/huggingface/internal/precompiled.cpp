@@ -38,15 +38,17 @@ class Precompiled : public Normalizer {
  public:
   explicit Precompiled(Charsmap rules) : rules_(std::move(rules)) {}
 
-  Status apply(std::string& text) const override {
+  Status apply(std::string& text, bool& front_gone) const override {
     std::string changed;
     changed.reserve(text.size());
     for (std::string_view rest = text; !rest.empty();) {
+      const bool is_front = rest.size() == text.size();
       const std::string_view grapheme = rest.substr(0, grapheme_size(rest));
       rest.remove_prefix(grapheme.size());
       if (grapheme.size() >= kLongGrapheme || !append_replacement(grapheme, changed)) {
         append_characters(grapheme, changed);
       }
+      if (is_front && changed.empty()) front_gone = true;
     }
     text = std::move(changed);
     return {};

@@ -50,27 +50,53 @@ Status read_added_tokens(const JsonPart& part, TokenizerConfig& config) {
   return {};
 }
 
-/// What one of the two files says that the other did not.
+/// Where the name stands among kNamed; the names of a model's own tokens are behind these.
+size_t rank_of(std::string_view name) {
+  return static_cast<size_t>(std::find(kNamed.begin(), kNamed.end(), name) - kNamed.begin());
+}
+
+/// What a file says of a name goes before what an earlier one said.
+void name_token(std::string_view name, AddedToken token, TokenizerConfig& config) {
+  std::erase_if(config.named_tokens, [name](const auto& known) { return known.first == name; });
+  const auto place =
+      std::find_if(config.named_tokens.begin(), config.named_tokens.end(),
+                   [name](const auto& known) { return rank_of(known.first) > rank_of(name); });
+  config.named_tokens.emplace(place, std::string(name), std::move(token));
+}
+
 Status read_named_tokens(const JsonPart& file, TokenizerConfig& config) {
   for (const std::string_view name : kNamed) {
     const std::optional<JsonPart> part = file.find(name);
-    if (!part || config.named(name) != nullptr) continue;
+    if (!part) continue;
     MEG_ASSIGN_OR_RETURN(AddedToken token, read_token(*part));
-    config.named_tokens.emplace_back(std::string(name), std::move(token));
+    name_token(name, std::move(token), config);
   }
   for (const std::string_view name : {"additional_special_tokens", "extra_special_tokens"}) {
     const std::optional<JsonPart> part = file.find(name);
-    if (!part || !config.extra_tokens.empty()) continue;
-    if (part->is_object()) {
-      MEG_ASSIGN_OR_RETURN(const auto members, part->members());
-      if (members.empty()) continue;
-      return part->unsupported("an object of tokens");
-    }
+    if (!part || part->is_object() || !config.extra_tokens.empty()) continue;
     MEG_ASSIGN_OR_RETURN(const std::vector<JsonPart> items, part->items());
     for (const JsonPart& item : items) {
       MEG_ASSIGN_OR_RETURN(AddedToken token, read_token(item));
       config.extra_tokens.push_back(std::move(token));
     }
+  }
+  return {};
+}
+
+/// Tokens of the model's own names, such as image_token.
+Status read_own_tokens(const JsonPart& file, TokenizerConfig& config) {
+  MEG_ASSIGN_OR_RETURN(const auto members, file.members());
+  for (const auto& [name, value] : members) {
+    if (!name.ends_with("_token") || !value.is_text() || rank_of(name) < kNamed.size()) continue;
+    MEG_ASSIGN_OR_RETURN(AddedToken token, read_token(value));
+    name_token(name, std::move(token), config);
+  }
+  const std::optional<JsonPart> extra = file.find("extra_special_tokens");
+  if (!extra || !extra->is_object()) return {};
+  MEG_ASSIGN_OR_RETURN(const auto own, extra->members());
+  for (const auto& [name, value] : own) {
+    MEG_ASSIGN_OR_RETURN(AddedToken token, read_token(value));
+    name_token(name, std::move(token), config);
   }
   return {};
 }
@@ -86,7 +112,9 @@ Status read_config(const JsonPart& file, TokenizerConfig& config) {
   MEG_RETURN_IF_ERROR(refuse_own_code(file));
   MEG_ASSIGN_OR_RETURN(config.tokenizer_class, file.text("tokenizer_class", ""));
   MEG_RETURN_IF_ERROR(read_named_tokens(file, config));
+  MEG_RETURN_IF_ERROR(read_own_tokens(file, config));
   if (const auto part = file.find("added_tokens_decoder")) {
+    config.lists_added_tokens = true;
     MEG_RETURN_IF_ERROR(read_added_tokens(*part, config));
   }
   for (const auto& [name, value] : {std::pair{"add_bos_token", &config.add_bos_token},
@@ -113,7 +141,8 @@ Result<TokenizerConfig> read_tokenizer_config(const std::string& folder) {
   const std::filesystem::path path(folder);
   for (const char* const name : {"tokenizer_config.json", "special_tokens_map.json"}) {
     const std::string file_path = (path / name).string();
-    if (!std::filesystem::exists(file_path)) continue;
+    // What lists the added tokens has also the last word on which of them is which.
+    if (config.lists_added_tokens || !std::filesystem::exists(file_path)) continue;
     MEG_ASSIGN_OR_RETURN(const JsonFile file, JsonFile::open(file_path));
     const bool is_config = std::string_view(name) == "tokenizer_config.json";
     MEG_RETURN_IF_ERROR(is_config ? read_config(file.root(), config)

@@ -9,19 +9,21 @@
 
 namespace meg::tokenizer {
 
-/// What tokenizer_config.json says, and special_tokens_map.json where that is silent.
+/// What tokenizer_config.json says, and where it does not list the added tokens,
+/// special_tokens_map.json, which goes before it.
 struct TokenizerConfig {
   std::string tokenizer_class;  ///< such as "LlamaTokenizer"; empty: none
 
   /// The tokens of bos_token, eos_token, ... in the order in which transformers adds those that the
-  /// tokenizer lacks; the ids are not set.
+  /// tokenizer lacks; behind them tokens of the model's own names (image_token). Ids are not set.
   std::vector<std::pair<std::string, AddedToken>> named_tokens;
   std::vector<AddedToken> extra_tokens;  ///< additional_special_tokens; ids not set
 
   /// added_tokens_decoder, by id.
   std::vector<AddedToken> added_tokens;
+  bool lists_added_tokens = false;  ///< Whether it is there.
 
-  /// Where either is given, the two decide what stands around a text.
+  /// Not followed, as a tokenizer.json has its post-processor; for a warning.
   std::optional<bool> add_bos_token, add_eos_token;
 
   /// The token of a name such as "eos_token"; null where there is none.

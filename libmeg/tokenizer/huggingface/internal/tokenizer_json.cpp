@@ -96,6 +96,22 @@ bool same_token(const AddedToken& a, const AddedToken& b) {
          a.single_word == b.single_word && a.lstrip == b.lstrip && a.rstrip == b.rstrip;
 }
 
+/// Those that are looked for in normalized text are normalized themselves, as in tokenizers.
+Status normalize_added_tokens(const std::string& name, TokenizerJson& file) {
+  std::set<std::string> found;
+  for (AddedToken& token : file.added_tokens) {
+    token.matched = token.content;
+    if (!token.normalized || file.normalizer == nullptr) continue;
+    MEG_RETURN_IF_ERROR(file.normalizer->apply(token.matched));
+    if (!token.matched.empty() && found.insert(token.matched).second) continue;
+    return make_error(StatusCode::kUnsupported,
+                      "{}: added token {}: the normalizer makes {} of it, which is not supported",
+                      name, text::printable(token.content),
+                      token.matched.empty() ? "nothing" : "the same text as of another");
+  }
+  return {};
+}
+
 Status read_added_tokens(const JsonPart& root, const TokenizerConfig& config, TokenizerJson& file) {
   AddedVocabulary added(file, root.place());
   if (const auto list = root.find("added_tokens")) {
@@ -121,6 +137,7 @@ Status read_added_tokens(const JsonPart& root, const TokenizerConfig& config, To
   for (const AddedToken& token : config.extra_tokens) MEG_RETURN_IF_ERROR(added.add_named(token));
   std::sort(file.added_tokens.begin(), file.added_tokens.end(),
             [](const AddedToken& a, const AddedToken& b) { return a.id < b.id; });
+  MEG_RETURN_IF_ERROR(normalize_added_tokens(root.place(), file));
   file.vocab_size = static_cast<int64_t>(file.vocabulary.entries().size());
   for (const AddedToken& token : file.added_tokens) {
     if (file.vocabulary.find(token.content) < 0) ++file.vocab_size;
@@ -195,20 +212,16 @@ Status read_post_processor(const JsonPart& part, TokenizerJson& file) {
   if (type != "Sequence") return part.unsupported(text::printable_name(type));
   MEG_ASSIGN_OR_RETURN(const JsonPart list, part.member("processors"));
   MEG_ASSIGN_OR_RETURN(const std::vector<JsonPart> items, list.items());
-  for (const JsonPart& item : items) MEG_RETURN_IF_ERROR(read_post_processor(item, file));
+  bool splits = false;  // A template makes texts of their own of its tokens.
+  for (const JsonPart& item : items) {
+    MEG_ASSIGN_OR_RETURN(const std::string_view kind, item.type());
+    if (splits && kind != "ByteLevel") {
+      return item.unsupported(fmt::format("{} behind a template", text::printable_name(kind)));
+    }
+    MEG_RETURN_IF_ERROR(read_post_processor(item, file));
+    splits |= kind == "TemplateProcessing" && !(file.prefix.empty() && file.suffix.empty());
+  }
   return {};
-}
-
-/// add_bos_token and add_eos_token take the post-processor's place.
-void replace_post_processor(const TokenizerConfig& config, TokenizerJson& file) {
-  if (!config.add_bos_token && !config.add_eos_token) return;
-  const auto ids_of = [&](std::optional<bool> added, std::string_view name) {
-    const AddedToken* const token = config.named(name);
-    if (!added.value_or(false) || token == nullptr) return std::vector<int32_t>();
-    return std::vector<int32_t>{*file.token_id(token->content)};
-  };
-  file.prefix = ids_of(config.add_bos_token, "bos_token");
-  file.suffix = ids_of(config.add_eos_token, "eos_token");
 }
 
 }  // namespace
@@ -244,7 +257,6 @@ Result<TokenizerJson> read_tokenizer_json(std::string_view json, const std::stri
   if (const auto part = root.find("post_processor")) {
     MEG_RETURN_IF_ERROR(read_post_processor(*part, file));
   }
-  replace_post_processor(config, file);
   MEG_ASSIGN_OR_RETURN(file.decoder, read_decoder(root.find("decoder")));
   return file;
 }

@@ -19,7 +19,8 @@ std::vector<AddedToken> added_tokens(const TikTokenizer::Options& options) {
   std::vector<AddedToken> tokens;
   if (!options.specials_in_text) return tokens;
   for (size_t i = 0; i < options.special_tokens.size(); ++i) {
-    tokens.push_back({.content = options.special_tokens[i], .id = static_cast<int32_t>(i)});
+    const std::string& text = options.special_tokens[i];
+    tokens.push_back({.content = text, .matched = text, .id = static_cast<int32_t>(i)});
   }
   return tokens;
 }
