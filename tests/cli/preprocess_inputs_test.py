@@ -255,8 +255,10 @@ class Formats(PreprocessData):
             self.assert_same("--input", self.write("no_ending", b"".join(parts)))
             result = self.run_program("--input", self.write("cut", module.compress(lines)[:-20]))
             self.assert_error(result, 1, ".*cut: the compressed data ends in the middle")
+            result = self.run_program("--input", self.write("more", module.compress(lines) + b"\n"))
+            self.assert_error(result, 1, ".*more: damaged: not an? (gzip member|xz stream) after the last one")
         bomb = self.write("bomb.xz", lzma.compress(b" " * (100 << 20), preset=0))
-        self.assert_error(self.run_program("--input", bomb), 1, ".*bomb.xz: .* expected at most 2000 for one")
+        self.assert_error(self.run_program("--input", bomb), 1, ".*bomb.xz: .* expected at most 2000 per byte")
 
     def test_plain_text(self):
         texts = [text for text in self.texts if text.strip()]

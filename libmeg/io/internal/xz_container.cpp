@@ -115,6 +115,10 @@ Result<XzContainer::Step> XzContainer::pass_padding(std::span<const std::byte> b
   }
   // Counted over all calls: the zeros may come in several pieces.
   if (padding_ % 4 != 0) return xz_error(LZMA_DATA_ERROR);
+  // Otherwise a few bytes of something else would be taken for a stream that was cut short.
+  if (*end != std::byte{0xfd}) {
+    return Status(StatusCode::kCorruption, "damaged: not an xz stream after the last one");
+  }
   state_ = State::kHeader;
   if (zeros == 0) return read_header(bytes);
   return Step{.part = Part::kFraming, .bytes = zeros};
