@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,7 +14,7 @@ namespace meg::checkpoint {
 /// The format of the checkpoint in a folder.
 enum class CheckpointFormat : uint8_t {
   kMpRank,       ///< mp_rank_TT[_PPP[_EEE]]/model_optim_rng.pt
-  kSplitMpRank,  ///< 2022-23: mp_rank_TT[_PPP]/model_rng.pt, and optim.pt beside it
+  kSplitMpRank,  ///< 2022-23: mp_rank_TT[_PPP]/model_rng.pt, mp_rank_TT[_PPP]_DDD/optim.pt
   kDeepSpeed,    ///< latest, <tag>/mp_rank_TT_model_states.pt; ZeRO's optimizer is not read
   kTorchDist,    ///< .metadata, *.distcp; see open_torch_dist()
   kFsdpDtensor,  ///< The same with the names of Megatron-FSDP.
@@ -38,6 +39,8 @@ struct RankFolder {
   std::string file;                ///< Path of model_optim_rng.pt (or the DeepSpeed file).
   bool has_distrib_optim = false;  ///< distrib_optim.pt lies beside it.
   bool has_split_optim = false;    ///< optim.pt lies beside it (kSplitMpRank).
+  /// kSplitMpRank: optim.pt in folders of their own, by data-parallel rank; complete or not.
+  std::map<int, std::string> optimizer_shards = {};
 };
 
 /// A checkpoint on the disk, found but not opened.
@@ -49,8 +52,6 @@ struct CheckpointFolder {
   bool is_release = false;           ///< Weights to start from; a Hugging Face folder too.
   /// DeepSpeed: zero_pp_rank_*_optim_states.pt lie beside the rank files.
   bool has_zero_optimizer = false;
-  /// kSplitMpRank: the folder of a data-parallel rank that has but its optim.pt; empty: none.
-  std::string optimizer_shard;
   std::vector<RankFolder> ranks;  ///< Ascending by numbers; complete or not.
 };
 

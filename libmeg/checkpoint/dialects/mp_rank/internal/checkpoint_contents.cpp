@@ -61,12 +61,30 @@ Status order_ranks(CheckpointFolder* found) {
   return Status();
 }
 
+/// Gives each rank the shards of its data-parallel ranks, whose folders have a number more. shards:
+/// folders with optim.pt alone.
+Status add_shards(const std::vector<RankFolder>& shards, CheckpointFolder* found) {
+  for (const RankFolder& shard : shards) {
+    const auto owner =
+        std::find_if(found->ranks.begin(), found->ranks.end(), [&shard](const RankFolder& rank) {
+          return rank.numbers.size() + 1 == shard.numbers.size() &&
+                 std::equal(rank.numbers.begin(), rank.numbers.end(), shard.numbers.begin());
+        });
+    if (owner == found->ranks.end()) {
+      return make_error(StatusCode::kNotFound, "{}: expected {} beside {}, found no such file",
+                        join_path(found->folder, shard.name), kSplitModelFile, kSplitOptimFile);
+    }
+    owner->optimizer_shards[shard.numbers.back()] = shard.file;
+  }
+  return Status();
+}
+
 /// Rank folders that hold their file; sets *missing to one that does not.
 Status read_rank_folders(const FolderEntries& entries, CheckpointFolder* found,
                          std::string* missing) {
   found->format = CheckpointFormat::kMpRank;
-  std::string unified, halved;
-  size_t numbers_of_halved = 0;
+  std::string unified;
+  std::vector<RankFolder> halved;
   for (const auto& [name, is_folder] : entries) {
     RankFolder rank;
     rank.numbers = parse_rank_name(name);
@@ -75,10 +93,15 @@ Status read_rank_folders(const FolderEntries& entries, CheckpointFolder* found,
     MEG_ASSIGN_OR_RETURN(const FolderEntries inside, FolderEntries::list(folder));
     const bool is_split = !inside.has_file(kModelFile) && inside.has_file(kSplitModelFile);
     if (!is_split && !inside.has_file(kModelFile)) {
-      // A folder with optim.pt alone is a data-parallel rank's share of the optimizer, as split
+      // A folder with optim.pt alone is a data-parallel rank's shard of the optimizer, as split
       // checkpoints had it.
-      (inside.has_file(kSplitOptimFile) ? halved : *missing) = folder;
-      if (inside.has_file(kSplitOptimFile)) numbers_of_halved = rank.numbers.size();
+      if (inside.has_file(kSplitOptimFile)) {
+        rank.name = name;
+        rank.file = join_path(folder, kSplitOptimFile);
+        halved.push_back(std::move(rank));
+      } else {
+        *missing = folder;
+      }
       continue;
     }
     if (is_split) found->format = CheckpointFormat::kSplitMpRank;
@@ -95,14 +118,9 @@ Status read_rank_folders(const FolderEntries& entries, CheckpointFolder* found,
                       found->folder, kModelFile, unified, kSplitModelFile);
   }
   MEG_RETURN_IF_ERROR(order_ranks(found));
-  if (halved.empty()) return Status();
-  // Data-parallel ranks have a number more than those that saved the model.
-  const bool is_shard = found->format == CheckpointFormat::kSplitMpRank &&
-                        numbers_of_halved == found->ranks[0].numbers.size() + 1;
-  if (is_shard) found->optimizer_shard = halved;
-  if (is_shard || !unified.empty()) return Status();
-  return make_error(StatusCode::kNotFound, "{}: expected {} beside {}, found no such file", halved,
-                    kSplitModelFile, kSplitOptimFile);
+  // Revisions that know no shards do not look at such folders.
+  if (!unified.empty()) return Status();
+  return add_shards(halved, found);
 }
 
 Status read_deep_speed_files(const FolderEntries& entries, CheckpointFolder* found) {

@@ -269,6 +269,8 @@ uint64_t rank_file_bytes(const CheckpointFolder& folder) {
     add(rank.file);
     const std::filesystem::path parent = std::filesystem::path(rank.file).parent_path();
     if (rank.has_distrib_optim) add(parent / kDistribOptimFile);
+    if (rank.has_split_optim) add(parent / kSplitOptimFile);
+    for (const auto& [number, shard] : rank.optimizer_shards) add(shard);
   }
   return bytes;
 }
@@ -323,7 +325,7 @@ Result<RankFiles> open_rank_files(const CheckpointFolder& given,
   }
   for (size_t i = 0; folder.format == CheckpointFormat::kSplitMpRank && i < files.size(); ++i) {
     if (table == nullptr) break;  // model_rng.pt alone has the rest
-    MEG_ASSIGN_OR_RETURN(TorchFile joined, join_split_files(folder, ranks[i], files[i], &budget));
+    MEG_ASSIGN_OR_RETURN(TorchFile joined, join_split_files(ranks[i], files[i], *table, &budget));
     files[i] = std::make_shared<const TorchFile>(std::move(joined));
   }
   // Experts in one matrix have one state in the optimizer, so both are split when it is plain.
@@ -337,6 +339,8 @@ Result<RankFiles> open_rank_files(const CheckpointFolder& given,
     MEG_ASSIGN_OR_RETURN(found.has_distributed_optimizer,
                          read_distributed_optimizers(ranks, *table, found.pipeline_size,
                                                      found.expert_size, &budget, &files));
+    // Shards are a distributed optimizer's too.
+    found.has_distributed_optimizer |= !ranks.front().optimizer_shards.empty();
   }
   const int64_t experts = first_arg(*first, {"num_experts"}).value_or(0) / found.expert_size;
   for (const size_t i : grouped) {

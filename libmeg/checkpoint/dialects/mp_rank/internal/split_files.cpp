@@ -6,9 +6,10 @@
 
 #include "libmeg/checkpoint/dialects/mp_rank/internal/args/checkpoint_args.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_contents.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/optimizer/optimizer_shards.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/rank_draft.h"
 
-// model_rng.pt and optim.pt hold different keys of what is one dict before March 2022 and after May
+// model_rng.pt and optim.pt hold different keys of what is one dict before June 2022 and after May
 // 2023. The tree of both is put together; tensors stay in their files.
 
 namespace meg::checkpoint {
@@ -21,17 +22,36 @@ bool says_no_optimizer(const TorchFile& file) {
   return flag.has_value() && graph.as_bool(*flag).value_or(false);
 }
 
+Result<std::vector<std::shared_ptr<const TorchFile>>> open_shards(const RankFolder& rank,
+                                                                  PickleBudget* budget) {
+  std::vector<std::shared_ptr<const TorchFile>> shards;
+  for (const auto& [number, path] : rank.optimizer_shards) {
+    if (number != static_cast<int>(shards.size())) {
+      return make_error(StatusCode::kNotFound,
+                        "{}: optimizer: expected the shard ({}) of data-parallel rank {}, found {} "
+                        "next; --no-optim skips them",
+                        rank.file, kSplitOptimFile, shards.size(), path);
+    }
+    MEG_ASSIGN_OR_RETURN(TorchFile shard, TorchFile::open(path, budget));
+    shards.push_back(std::make_shared<const TorchFile>(std::move(shard)));
+  }
+  return shards;
+}
+
 }  // namespace
 
-Result<TorchFile> join_split_files(const CheckpointFolder& folder, const RankFolder& rank,
+Result<TorchFile> join_split_files(const RankFolder& rank,
                                    const std::shared_ptr<const TorchFile>& model_file,
-                                   PickleBudget* budget) {
-  if (!folder.optimizer_shard.empty()) {
-    return make_error(
-        StatusCode::kUnsupported,
-        "{}: optimizer: shards of data-parallel ranks ({}), as the distributed "
-        "optimizer saved them before May 2023, are not supported; --no-optim skips them",
-        folder.optimizer_shard, kSplitOptimFile);
+                                   const model::ParameterTable& table, PickleBudget* budget) {
+  if (!rank.optimizer_shards.empty()) {
+    if (rank.has_split_optim) {
+      return make_error(StatusCode::kCorruption,
+                        "{}: optimizer: expected {} beside it or shards of data-parallel ranks, "
+                        "found both: {}",
+                        model_file->path(), kSplitOptimFile, rank.optimizer_shards.begin()->second);
+    }
+    MEG_ASSIGN_OR_RETURN(const auto shards, open_shards(rank, budget));
+    return with_optimizer_of_shards(model_file, shards, table);
   }
   RankDraft draft;
   PickleGraph& graph = draft.graph();

@@ -4,16 +4,17 @@
 
 #include "libmeg/checkpoint/container/torch_file/torch_file.h"
 #include "libmeg/checkpoint/dialects/mp_rank/checkpoint_folder.h"
+#include "libmeg/model/parameter_table.h"
 
 namespace meg::checkpoint {
 
-/// The rank file that revisions before and after would have saved in place of the two of the split
-/// layout, by which Megatron-LM was developed from March 2022 to May 2023: model_rng.pt, with what
-/// is in optim.pt beside it.
-/// kNotFound without optim.pt, unless args say --no-save-optim; kUnsupported where it is in shards
-/// of data-parallel ranks, each in a folder of its own; kCorruption where both have a key.
-Result<TorchFile> join_split_files(const CheckpointFolder& folder, const RankFolder& rank,
+/// The rank file that revisions before and after would have saved in place of those of the split
+/// layout, which Megatron-LM had from June 2022 to May 2023: model_rng.pt, with what is in the
+/// optim.pt of its data-parallel ranks, or in the one beside it.
+/// kNotFound without optim.pt, unless args say --no-save-optim; kCorruption where both have a key,
+/// or where shards do not cover the model: see with_optimizer_of_shards().
+Result<TorchFile> join_split_files(const RankFolder& rank,
                                    const std::shared_ptr<const TorchFile>& model_file,
-                                   PickleBudget* budget);
+                                   const model::ParameterTable& table, PickleBudget* budget);
 
 }  // namespace meg::checkpoint

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "libmeg/checkpoint/container/torch_file/torch_value.h"
-#include "libmeg/checkpoint/dialects/mp_rank/internal/optimizer/expert_optimizers.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/optimizer/flat_parameters.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/optimizer/plain_optimizer.h"
 #include "libmeg/checkpoint/dialects/mp_rank/parameter_step.h"
@@ -62,7 +61,9 @@ class OptimizerReader {
     for (size_t i = 0; i < parts_.size(); ++i) MEG_RETURN_IF_ERROR(read_part(i));
     const bool qk_norms_decay = common_.says("apply_wd_to_qk_layernorm");
     if (is_chained()) {
-      MEG_RETURN_IF_ERROR(check_expert_groups(graph_, groups(0), graph_, groups(1), rank_.name));
+      MEG_RETURN_IF_ERROR(check_group_settings(graph_, groups(0), graph_, groups(1),
+                                               rank_.name + ": optimizer: experts",
+                                               "for the other parameters"));
       MEG_RETURN_IF_ERROR(check_steps());
     }
     return add_plain_optimizer(parameters_, parts_[0].outer, parts_[0].inner, qk_norms_decay,

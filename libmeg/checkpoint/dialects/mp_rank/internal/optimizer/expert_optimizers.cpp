@@ -19,9 +19,6 @@
 namespace meg::checkpoint {
 namespace {
 
-/// Keys by which the groups of experts differ from the others'.
-bool is_own_setting(std::string_view key) { return key == "params" || key == "is_expert_parallel"; }
-
 class OptimizerMerger {
  public:
   OptimizerMerger(const std::vector<std::shared_ptr<const TorchFile>>& files, int64_t share,
@@ -91,8 +88,9 @@ class OptimizerMerger {
   }
 
   Status check_settings(const TorchFile& file, const Rank& rank) const {
-    return check_expert_groups(files_[0]->graph(), nodes_of(ranks_[0].shared), file.graph(),
-                               nodes_of(rank.experts), file.path());
+    return check_group_settings(files_[0]->graph(), nodes_of(ranks_[0].shared), file.graph(),
+                                nodes_of(rank.experts), file.path() + ": optimizer: experts",
+                                "for the other parameters");
   }
 
   static std::vector<PickleId> nodes_of(const RankOptimizer& optimizer) {
@@ -145,32 +143,6 @@ class OptimizerMerger {
 };
 
 }  // namespace
-
-Status check_expert_groups(const PickleGraph& graph, std::span<const PickleId> groups,
-                           const PickleGraph& expert_graph, std::span<const PickleId> expert_groups,
-                           const std::string& name) {
-  const std::vector<ParamGroupKind> kinds = param_group_kinds(graph, groups);
-  const std::vector<ParamGroupKind> expert_kinds = param_group_kinds(expert_graph, expert_groups);
-  for (size_t i = 0; i < expert_kinds.size(); ++i) {
-    const auto model = std::find(kinds.begin(), kinds.end(), expert_kinds[i]);
-    if (model == kinds.end()) continue;  // add_plain_optimizer() misses it
-    const PickleId expected_group = groups[static_cast<size_t>(model - kinds.begin())];
-    const std::span<const PickleId> pairs = expert_graph.pairs(expert_groups[i]);
-    for (size_t k = 0; k + 1 < pairs.size(); k += 2) {
-      const std::string key(expert_graph.as_string(pairs[k]).value_or(""));
-      if (is_own_setting(key)) continue;
-      const std::string found = expert_graph.describe(pairs[k + 1]);
-      const std::optional<PickleId> other = graph.find(expected_group, key);
-      const std::string expected = other.has_value() ? graph.describe(*other) : "none";
-      if (found == expected) continue;
-      return make_error(
-          StatusCode::kCorruption,
-          "{}: optimizer: experts: expected {} {} as for the other parameters, found {}", name, key,
-          expected, found);
-    }
-  }
-  return {};
-}
 
 Result<PickleId> merge_expert_optimizers(const std::vector<std::shared_ptr<const TorchFile>>& files,
                                          int64_t share, const model::ParameterTable& table,

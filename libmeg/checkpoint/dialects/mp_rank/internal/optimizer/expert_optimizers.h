@@ -1,8 +1,6 @@
 #pragma once
 
 #include <memory>
-#include <span>
-#include <string>
 #include <vector>
 
 #include "libmeg/checkpoint/dialects/mp_rank/internal/rank_draft.h"
@@ -19,11 +17,5 @@ namespace meg::checkpoint {
 Result<PickleId> merge_expert_optimizers(const std::vector<std::shared_ptr<const TorchFile>>& files,
                                          int64_t share, const model::ParameterTable& table,
                                          PickleId copied, RankDraft* draft);
-
-/// Groups of experts that become part of the groups of the other parameters: kCorruption where one
-/// of the same kind has other settings than those. name: starts errors.
-Status check_expert_groups(const PickleGraph& graph, std::span<const PickleId> groups,
-                           const PickleGraph& expert_graph, std::span<const PickleId> expert_groups,
-                           const std::string& name);
 
 }  // namespace meg::checkpoint

@@ -10,6 +10,9 @@ namespace {
 /// one.
 bool is_master(std::string_view kind) { return kind == "fp32_param" || kind == "param"; }
 
+/// Keys in which groups of one kind may differ.
+bool is_own_setting(std::string_view key) { return key == "params" || key == "is_expert_parallel"; }
+
 /// The step of torch's own Adam, which Megatron keeps once for all parameters.
 constexpr const char* kCommonStep = "common_step";
 
@@ -187,6 +190,30 @@ Result<PickleId> add_plain_optimizer(const std::vector<StatefulParameter>& param
                                      PickleId outer, PickleId inner, bool qk_norms_decay,
                                      const std::string& name, RankDraft* draft) {
   return PlainOptimizer(parameters, name, draft).add(outer, inner, qk_norms_decay);
+}
+
+Status check_group_settings(const PickleGraph& graph, std::span<const PickleId> groups,
+                            const PickleGraph& other_graph, std::span<const PickleId> other_groups,
+                            const std::string& where, std::string_view owner) {
+  const std::vector<ParamGroupKind> kinds = param_group_kinds(graph, groups);
+  const std::vector<ParamGroupKind> other_kinds = param_group_kinds(other_graph, other_groups);
+  for (size_t i = 0; i < other_kinds.size(); ++i) {
+    const auto same = std::find(kinds.begin(), kinds.end(), other_kinds[i]);
+    if (same == kinds.end()) continue;  // add_plain_optimizer() misses it
+    const PickleId expected_group = groups[static_cast<size_t>(same - kinds.begin())];
+    const std::span<const PickleId> pairs = other_graph.pairs(other_groups[i]);
+    for (size_t k = 0; k + 1 < pairs.size(); k += 2) {
+      const std::string key(other_graph.as_string(pairs[k]).value_or(""));
+      if (is_own_setting(key)) continue;
+      const std::string found = other_graph.describe(pairs[k + 1]);
+      const std::optional<PickleId> other = graph.find(expected_group, key);
+      const std::string expected = other.has_value() ? graph.describe(*other) : "none";
+      if (found == expected) continue;
+      return make_error(StatusCode::kCorruption, "{}: expected {} {} as {}, found {}", where, key,
+                        expected, owner, found);
+    }
+  }
+  return {};
 }
 
 }  // namespace meg::checkpoint

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <map>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "libmeg/checkpoint/dialects/mp_rank/internal/optimizer/rank_optimizer.h"
@@ -25,5 +27,11 @@ struct StatefulParameter {
 Result<PickleId> add_plain_optimizer(const std::vector<StatefulParameter>& parameters,
                                      PickleId outer, PickleId inner, bool qk_norms_decay,
                                      const std::string& name, RankDraft* draft);
+
+/// Groups of several optimizers that become one: kCorruption where one of the others of the same
+/// kind has other settings. where: starts errors; owner: "for the other parameters".
+Status check_group_settings(const PickleGraph& graph, std::span<const PickleId> groups,
+                            const PickleGraph& other_graph, std::span<const PickleId> other_groups,
+                            const std::string& where, std::string_view owner);
 
 }  // namespace meg::checkpoint

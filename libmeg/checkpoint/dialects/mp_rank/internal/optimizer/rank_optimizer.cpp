@@ -8,8 +8,6 @@
 namespace meg::checkpoint {
 namespace {
 
-constexpr const char* kShardMasters = "shard_fp32_from_float16_groups";
-
 bool is_sixteen_bit(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::kBFloat16; }
 
 /// Whether a group's parameters decay; by wd_mult, or in files without it by weight_decay.
@@ -90,10 +88,11 @@ class OptimizerReader {
           file_.path(), key);
     }
     if (graph_.find(outer, kShardMasters).has_value()) {
-      return make_error(StatusCode::kUnsupported,
-                        "{}: optimizer: the shard of a data-parallel rank ({}), as the distributed "
-                        "optimizer saved it before May 2023, is not supported; --no-optim skips it",
-                        file_.path(), kShardMasters);
+      return make_error(
+          StatusCode::kUnsupported,
+          "{}: optimizer: a data-parallel rank's shard ({}) in place of the whole optimizer is not "
+          "supported; --no-optim skips it",
+          file_.path(), kShardMasters);
     }
     // FP32Optimizer's state is torch's own, at the top.
     if (graph_.find(outer, "param_groups").has_value()) {

@@ -12,6 +12,9 @@
 
 namespace meg::checkpoint {
 
+/// The key of fp32 masters in the shard of a data-parallel rank: see with_optimizer_of_shards().
+inline constexpr const char* kShardMasters = "shard_fp32_from_float16_groups";
+
 /// A parameter of a rank as its optimizer sees it: all chunks in order, the tied copy included.
 struct OptimizedParameter {
   std::string flat_name;
