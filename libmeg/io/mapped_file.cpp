@@ -126,4 +126,46 @@ void MappedFile::release(std::span<const std::byte> stretch) const {
   release(offset - before, before + stretch.size() + kFaultAround);
 }
 
+MappedStretch::MappedStretch(MappedStretch&& other) noexcept
+    : bytes_(std::exchange(other.bytes_, {})),
+      pages_(std::exchange(other.pages_, {})),
+      range_(std::exchange(other.range_, nullptr)) {}
+
+MappedStretch& MappedStretch::operator=(MappedStretch&& other) noexcept {
+  std::swap(bytes_, other.bytes_);
+  std::swap(pages_, other.pages_);
+  std::swap(range_, other.range_);
+  return *this;
+}
+
+MappedStretch::~MappedStretch() {
+  if (range_ != nullptr) remove_range(range_);
+  if (!pages_.empty()) ::munmap(const_cast<std::byte*>(pages_.data()), pages_.size());
+}
+
+Result<MappedStretch> MappedStretch::map(const FileDescriptor& file, uint64_t offset,
+                                         size_t length) {
+  MappedStretch mapped;
+  if (length == 0) return mapped;
+  MEG_ASSIGN_OR_RETURN(const int64_t size, file.size());
+  if (static_cast<uint64_t>(size) < offset + length) {
+    return make_error(StatusCode::kCorruption,
+                      "{}: byte {}: the file became shorter: expected {} bytes, found {}",
+                      file.path(), offset, offset + length, size);
+  }
+  const size_t before = offset % static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  void* address = ::mmap(nullptr, before + length, PROT_READ, MAP_SHARED, file.get(),
+                         static_cast<off_t>(offset - before));
+  if (address == MAP_FAILED) return errno_error(errno, file.path());
+  mapped.pages_ = {static_cast<const std::byte*>(address), before + length};
+  mapped.bytes_ = mapped.pages_.subspan(before);
+  mapped.range_ = add_range(mapped.pages_, file.path());
+#ifdef MADV_POPULATE_READ
+  // One call instead of a fault for every few pages; older systems map them when they are touched.
+  if (::madvise(address, mapped.pages_.size(), MADV_POPULATE_READ) == 0) return mapped;
+#endif
+  ::madvise(address, mapped.pages_.size(), MADV_WILLNEED);
+  return mapped;
+}
+
 }  // namespace meg::io

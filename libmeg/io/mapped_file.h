@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -58,6 +59,27 @@ class MappedFile {
   std::span<const std::byte> bytes_;
   std::string path_;
   MappedRange* range_ = nullptr;  // of bytes_, for mapped_path_at()
+};
+
+/// A part of a file, mapped read-only with all of its pages: for a reader that goes over them in an
+/// order of its own. What MappedFile says of files that are cut short holds for it as well.
+class MappedStretch {
+ public:
+  MappedStretch() = default;
+  MappedStretch(MappedStretch&& other) noexcept;
+  MappedStretch& operator=(MappedStretch&& other) noexcept;
+  ~MappedStretch();
+
+  /// kCorruption where the file ends before.
+  static Result<MappedStretch> map(const FileDescriptor& file, uint64_t offset, size_t length);
+
+  /// Valid as long as this object lives.
+  std::span<const std::byte> bytes() const { return bytes_; }
+
+ private:
+  std::span<const std::byte> bytes_;
+  std::span<const std::byte> pages_;  // with the rest of the first page before bytes_
+  MappedRange* range_ = nullptr;
 };
 
 /// The path of the file that is mapped at `address`, or nullptr. Safe in signal handlers; valid as

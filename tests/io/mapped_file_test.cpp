@@ -114,5 +114,31 @@ TEST(MappedFile, RefusesAPipeWithoutWaitingForItsWriter) {
             folder.path("pipe") + ": expected a regular file, found a pipe or a device");
 }
 
+TEST(MappedStretch, IsThatPartOfTheFileWhereverItBegins) {
+  const test::TempFolder folder;
+  std::string content;
+  for (int i = 0; i < 30000; ++i) content += static_cast<char>(i * 7 + i / 256);
+  test::write_file(folder.path("a"), content);
+  const auto file = FileDescriptor::open_regular(folder.path("a"));
+  ASSERT_TRUE(file.has_value());
+  for (const size_t offset : {size_t{0}, size_t{1}, size_t{4096}, size_t{12345}, size_t{29999}}) {
+    for (const size_t length : {size_t{0}, size_t{1}, size_t{5000}, content.size() - offset}) {
+      if (offset + length > content.size()) continue;
+      auto made = MappedStretch::map(*file, offset, length);
+      ASSERT_TRUE(made.has_value()) << made.error().message();
+      MappedStretch stretch;
+      stretch = std::move(*made);
+      const std::string_view found(reinterpret_cast<const char*>(stretch.bytes().data()),
+                                   stretch.bytes().size());
+      EXPECT_EQ(found, std::string_view(content).substr(offset, length));
+      if (length > 0) EXPECT_EQ(path_at(stretch.bytes().data()), folder.path("a"));
+    }
+  }
+  const auto longer = MappedStretch::map(*file, 29000, 1001);
+  ASSERT_FALSE(longer.has_value());
+  EXPECT_EQ(longer.error().code(), StatusCode::kCorruption);
+  EXPECT_NE(longer.error().message().find("became shorter"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace meg::io

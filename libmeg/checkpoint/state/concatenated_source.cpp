@@ -30,6 +30,16 @@ class ConcatenatedSource final : public TensorSource {
     return Status();
   }
 
+  std::vector<FileExtent> file_stretches() const override {
+    std::vector<FileExtent> all;
+    for (const Source& source : sources_) {
+      const std::vector<FileExtent> own = source->file_stretches();
+      if (own.empty()) return {};
+      all.insert(all.end(), own.begin(), own.end());
+    }
+    return all;
+  }
+
   std::vector<RecordedCrc> recorded_crcs() const override { return recorded_crcs_of(sources_); }
 
  private:

@@ -57,6 +57,13 @@ class TensorSource {
   /// they do not (strides, other byte order, a container that is compressed).
   virtual std::optional<FileExtent> file_extent() const { return std::nullopt; }
 
+  /// The stretches of a file that the elements are, one after another: the file extent, or several
+  /// where the source is put together; none where they do not stand so.
+  virtual std::vector<FileExtent> file_stretches() const {
+    const std::optional<FileExtent> extent = file_extent();
+    return extent.has_value() ? std::vector{*extent} : std::vector<FileExtent>();
+  }
+
   /// What containers claim of the bytes that read() reads, or of more bytes around them: several
   /// where the source is put together, none where they say nothing.
   virtual std::vector<RecordedCrc> recorded_crcs() const { return {}; }

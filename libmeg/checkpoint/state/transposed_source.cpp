@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "libmeg/io/mapped_file.h"
+
 namespace meg::checkpoint {
 namespace {
 
@@ -17,8 +19,11 @@ constexpr size_t kStripes = 3;
 /// The more rows a stripe has, the longer are the reads of the source's rows: 10 MiB hold most
 /// matrices of GPT-2 whole.
 constexpr int64_t kLeastStripe = int64_t{64} << 10, kLargestStripe = int64_t{10} << 20;
+/// Rows of the source are taken from mapped memory in runs of at least a line of the cache; shorter
+/// ones are made of stripes.
+constexpr int64_t kLeastMappedRun = 64;
 /// Of a thread that nobody gave another share.
-constexpr int64_t kShare = int64_t{12} << 20;
+constexpr int64_t kShare = int64_t{24} << 20;
 
 /// Rows of the source that are transposed at once.
 constexpr int64_t kBlockRows = 64;
@@ -129,12 +134,18 @@ struct StripeCache {
   std::array<Stripe, kStripes> stripes;
   std::vector<std::byte> block;
   uint64_t clock = 0;
+  uint64_t mapped_source = 0;  // the number of what is mapped; 0: none
+  io::MappedStretch mapped;
+  std::vector<const std::byte*> rows;  // of what is mapped
 
   int64_t share = kShare;  // bytes of all stripes
 
   int64_t stripe_bytes() const {
-    return std::clamp(share / static_cast<int64_t>(kStripes), kLeastStripe, kLargestStripe);
+    return std::clamp(share / 2 / static_cast<int64_t>(kStripes), kLeastStripe, kLargestStripe);
   }
+
+  /// Stripes and what is mapped have a half each.
+  int64_t mapped_bytes() const { return share / 2; }
 
   /// That which has a source's row, or the one that was not asked for the longest.
   Stripe& find(uint64_t source, int64_t row) {
@@ -165,6 +176,15 @@ class TransposedSource final : public TensorSource {
   Status read(int64_t first, std::span<std::byte> into) const override {
     while (!into.empty()) {
       const int64_t row = first / columns_;
+      const auto whole_rows = static_cast<int64_t>(into.size() / size_) / columns_;
+      if (first % columns_ == 0 && whole_rows * static_cast<int64_t>(size_) >= kLeastMappedRun) {
+        if (map_rows()) {
+          turn_mapped(row, whole_rows, into);
+          into = into.subspan(static_cast<size_t>(whole_rows * columns_) * size_);
+          first += whole_rows * columns_;
+          continue;
+        }
+      }
       MEG_ASSIGN_OR_RETURN(const Stripe* stripe, stripe_with(row));
       const auto in_row = static_cast<size_t>(first % columns_) * size_;
       const size_t bytes = std::min(into.size(), static_cast<size_t>(columns_) * size_ - in_row);
@@ -185,6 +205,54 @@ class TransposedSource final : public TensorSource {
   }
 
  private:
+  /// Maps the source's rows, for this thread; false where they do not stand in one file, near each
+  /// other, or where the file cannot be mapped: reading it says why.
+  bool map_rows() const {
+    if (cache.mapped_source == number_) return true;
+    const std::vector<FileExtent> stretches = source_->file_stretches();
+    if (stretches.empty()) return false;
+    const io::PooledFile* file = stretches[0].file;
+    uint64_t begin = stretches[0].offset, end = begin;
+    const size_t row_bytes = static_cast<size_t>(rows_) * size_;
+    for (const FileExtent& one : stretches) {
+      if (one.file != file || one.bytes % row_bytes != 0) return false;
+      begin = std::min(begin, one.offset);
+      end = std::max(end, one.offset + one.bytes);
+    }
+    if (end - begin > static_cast<uint64_t>(cache.mapped_bytes())) return false;
+    cache.mapped_source = 0;
+    cache.mapped = {};
+    const auto open = file->pin();
+    if (!open.has_value()) return false;
+    auto mapped = io::MappedStretch::map(**open, begin, end - begin);
+    if (!mapped.has_value()) return false;
+    cache.mapped = *std::move(mapped);
+    cache.rows.clear();
+    for (const FileExtent& one : stretches) {
+      const std::byte* row = cache.mapped.bytes().data() + (one.offset - begin);
+      for (size_t i = 0; i < one.bytes / row_bytes; ++i) cache.rows.push_back(row + i * row_bytes);
+    }
+    cache.mapped_source = number_;
+    return true;
+  }
+
+  /// Rows of the result from those that are mapped. The columns are brought near each other first:
+  /// where they stand they are far apart.
+  void turn_mapped(int64_t row, int64_t rows, std::span<std::byte> into) const {
+    const auto bytes = static_cast<size_t>(rows) * size_;
+    const auto width = static_cast<size_t>(columns_) * size_;
+    cache.block.resize(static_cast<size_t>(kBlockRows) * (bytes + kLine));
+    const Rows from{cache.block.data(), bytes + kLine};
+    for (size_t column = 0; column < cache.rows.size(); column += kBlockRows) {
+      const size_t count = std::min<size_t>(kBlockRows, cache.rows.size() - column);
+      for (size_t i = 0; i < count; ++i) {
+        std::memcpy(from.bytes + i * from.pitch,
+                    cache.rows[column + i] + static_cast<size_t>(row) * size_, bytes);
+      }
+      turn_block(from, count, {into.data() + column * size_, width}, static_cast<size_t>(rows));
+    }
+  }
+
   /// The stripe that has a row of the result, valid until the thread's next call.
   Result<const Stripe*> stripe_with(int64_t row) const {
     Stripe& kept = cache.find(number_, row);
@@ -264,6 +332,8 @@ void share_transposed_memory(int64_t bytes) {
   cache.share = bytes;
   // What is larger than its part of the new share goes.
   for (Stripe& stripe : cache.stripes) stripe = {};
+  cache.mapped_source = 0;
+  cache.mapped = {};
 }
 
 std::shared_ptr<const TensorSource> transposed_source(std::shared_ptr<const TensorSource> source,

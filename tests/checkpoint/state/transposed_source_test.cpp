@@ -4,11 +4,16 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <random>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
+
+#include "libmeg/checkpoint/state/concatenated_source.h"
+#include "tests/temp_folder.h"
 
 namespace meg::checkpoint {
 namespace {
@@ -127,6 +132,75 @@ TEST(TransposedSource, ReadsWhatIsTransposedItself) {
       matrix.expect_read(*source, static_cast<int64_t>(random() % 200000), 10000);
     }
   }
+}
+
+/// The bytes as one stretch of a file, after a few others.
+std::shared_ptr<const TensorSource> in_file(const std::string& path, const Matrix& matrix) {
+  constexpr uint64_t kBefore = 1000;
+  std::string content(kBefore, 'x');
+  content.append(reinterpret_cast<const char*>(matrix.bytes.data()), matrix.bytes.size());
+  test::write_file(path, content + "more");
+  auto file = io::PooledFile::open(path);
+  EXPECT_TRUE(file.has_value());
+  return file_source(std::make_shared<const io::PooledFile>(std::move(*file)), kBefore,
+                     matrix.dtype, matrix.rows * matrix.columns);
+}
+
+TEST(TransposedSource, ReadsFilesThatAreMapped) {
+  const test::TempFolder folder;
+  std::mt19937 random(11);
+  share_transposed_memory(int64_t{1} << 25);
+  for (const DType dtype : {DType::kUint8, DType::kBFloat16, DType::kFloat32, DType::kFloat64}) {
+    for (const auto& [rows, columns] :
+         {std::pair<int64_t, int64_t>{1, 300}, {300, 1}, {128, 64}, {700, 1500}, {9000, 57}}) {
+      const Matrix matrix(rows, columns, dtype, &random);
+      const auto source = transposed_source(in_file(folder.path("a"), matrix), rows, columns);
+      // Whole rows, many of them and few, and any others.
+      matrix.expect_read(*source, 0, rows * columns);
+      for (int i = 0; i < 8; ++i) {
+        const auto row = static_cast<int64_t>(random() % static_cast<uint64_t>(rows));
+        matrix.expect_read(*source, row * columns, std::min<int64_t>(200, rows - row) * columns);
+        const auto first = static_cast<int64_t>(random() % static_cast<uint64_t>(rows * columns));
+        matrix.expect_read(*source, first, std::min<int64_t>(50000, rows * columns - first));
+      }
+    }
+  }
+}
+
+TEST(TransposedSource, ReadsRowsThatStandInAnotherOrderInTheFile) {
+  const test::TempFolder folder;
+  std::mt19937 random(12);
+  const Matrix matrix(640, 96, DType::kBFloat16, &random);
+  // Rows of the source by sixes, the last first.
+  Matrix moved = matrix;
+  std::vector<std::shared_ptr<const TensorSource>> parts;
+  const int64_t part = 6 * matrix.rows;
+  for (int64_t i = 0; i < 16; ++i) {
+    const auto bytes = static_cast<size_t>(part * 2);
+    std::memcpy(moved.bytes.data() + static_cast<size_t>(15 - i) * bytes,
+                matrix.bytes.data() + static_cast<size_t>(i) * bytes, bytes);
+  }
+  const auto whole = in_file(folder.path("a"), moved);
+  for (int64_t i = 0; i < 16; ++i) parts.push_back(part_of(whole, (15 - i) * part, part));
+  const auto source = transposed_source(concatenated(std::move(parts)), 640, 96);
+  // Mapped, and in stripes where too little memory is left.
+  for (const int64_t share : {int64_t{1} << 25, int64_t{1}}) {
+    share_transposed_memory(share);
+    matrix.expect_read(*source, 0, 640 * 96);
+    matrix.expect_read(*source, 100 * 96, 64 * 96);
+    matrix.expect_read(*source, 12345, 7000);
+  }
+}
+
+TEST(TransposedSource, AFileThatBecameShorterIsAnError) {
+  const test::TempFolder folder;
+  std::mt19937 random(13);
+  share_transposed_memory(int64_t{1} << 25);
+  const Matrix matrix(256, 256, DType::kFloat32, &random);
+  const auto source = transposed_source(in_file(folder.path("a"), matrix), 256, 256);
+  std::filesystem::resize_file(folder.path("a"), 200000);
+  std::vector<std::byte> found(matrix.bytes.size());
+  EXPECT_FALSE(source->read(0, found).ok());
 }
 
 }  // namespace
