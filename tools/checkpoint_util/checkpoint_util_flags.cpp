@@ -60,7 +60,7 @@ void declare_target(Flags& flags, CheckpointUtilArguments& arguments) {
              "type of the saved weights (default: the source's)")
       .choices({"fp32", "bf16", "fp16"});
   flags.value("--target-format", &arguments.target_format, "FORMAT", "checkpoint format to save")
-      .choices({"torch", "torch_dist", "huggingface"});
+      .choices({"torch", "torch_dist", "huggingface", "safetensors"});
   flags.value("--max-shard-size", &arguments.max_shard_size, "SIZE",
               "size limit of one file with --target-format huggingface, such as 5GB");
   flags.toggle("--no-optim", &arguments.no_optim, "omit the optimizer state");
@@ -136,6 +136,8 @@ Status take_loader_type(CheckpointUtilArguments* arguments) {
 /// What the values ask for that is not done yet, and Megatron's plug-ins: what they stand for.
 Status check_values(CheckpointUtilArguments* arguments) {
   if (arguments->model_type != "GPT") return unsupported("--model-type", arguments->model_type);
+  // The one format that is written in safetensors.
+  if (arguments->target_format == "safetensors") arguments->target_format = "huggingface";
   if (arguments->target_format == "torch_dist") MEG_RETURN_IF_ERROR(check_torch_dist(*arguments));
   const bool has_optimizer = !arguments->no_optim && arguments->target_format != "huggingface";
   if (!has_optimizer && arguments->target_optimizer.has_value()) {
@@ -260,7 +262,7 @@ std::optional<int> parse_checkpoint_util(int argc, const char* const* argv,
 }
 
 bool is_huggingface_loader(std::string_view name) {
-  return is_one_of(name, {"llama_mistral", "llama2_hf", "mixtral_hf", "huggingface"});
+  return is_one_of(name, {"llama_mistral", "llama2", "llama2_hf", "mixtral_hf", "huggingface"});
 }
 
 Result<std::optional<int64_t>> true_vocab_size(const CheckpointUtilArguments& arguments,
