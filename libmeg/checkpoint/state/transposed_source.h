@@ -8,8 +8,8 @@
 namespace meg::checkpoint {
 
 /// The transpose of a matrix: [rows, columns] of a source that holds [columns, rows]. Each thread
-/// keeps what it transposed last, 12 MiB of it, for reads that follow each other, and has a matrix of
-/// up to 12 MiB that is one stretch of a file mapped while it reads it.
+/// keeps what it transposed last, 12 MiB of it, for reads that follow each other, and has a matrix
+/// of up to 12 MiB that is one stretch of a file mapped while it reads it.
 std::shared_ptr<const TensorSource> transposed_source(std::shared_ptr<const TensorSource> source,
                                                       int64_t rows, int64_t columns);
 
