@@ -172,7 +172,7 @@ TEST(HuggingFaceConfig, RefusesByNameWhatMegatronWouldComputeOtherwise) {
             R"({"rope_type":"llama3","factor":8,"low_freq_factor":1,"high_freq_factor":4})"),
        "rope_scaling", "original_max_position_embeddings: expected 8192, found 4096"},
       {with(llama(), "rope_scaling", R"({"type":"linear","factor":1.5})"), "rope_scaling",
-       "expected a whole number, found 1.5"},
+       "expected an integer, found 1.5"},
       {with(mistral, "sliding_window", "4096"), "sliding_window",
        "at least max_position_embeddings"},
       {without(mistral, "sliding_window"), "sliding_window", "found none, which means 4096"},
@@ -207,7 +207,7 @@ TEST(HuggingFaceConfig, RefusesDamage) {
       {text_of(with(llama(), "rms_norm_eps", "\"x\"")), "rms_norm_eps: expected a number"},
       {text_of(with(llama(), "rope_theta", "0")), "rope_theta: expected a number above 0"},
       {text_of(with(llama(), "rope_parameters", R"({"rope_theta":7.0})")),
-       "rope_parameters: expected what rope_theta says"},
+       "rope_parameters: expected the same as in rope_theta"},
       {text_of(with(llama(), "rope_scaling", R"({"type":"linear"})")),
        "expected factor, found none"}};
   for (const auto& [json, message] : cases) {

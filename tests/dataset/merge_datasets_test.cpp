@@ -254,7 +254,7 @@ TEST(MergeDatasets, RefusesDamagedTntIdx) {
             magic + bytes_string<int64_t>(
                         {1, 4, 4, 4, 4, 3, 0, 1, 2, 3, 4, 0, 1, 3, 4, 6, 1, 2, 1, 2, 0, 2, 4}));
   EXPECT_EQ(read_file(out + ".bin"), bin + bin);
-  EXPECT_THAT(failure({old}, out, {.dtype = DType::kInt64}), HasSubstr("expected no dtype"));
+  EXPECT_THAT(failure({old}, out, {.dtype = DType::kInt64}), HasSubstr("dtype is not possible"));
   for (size_t size = 0; size < whole.size(); ++size) {
     write_dataset(old, whole.substr(0, size), bin);
     EXPECT_NE(failure({old}, out), "") << size;

@@ -99,7 +99,7 @@ TEST(ByteStream, RefusesABomb) {
     const auto content = unpacked(compress(text), 1 << 20, {.max_compression_ratio = 100});
     ASSERT_FALSE(content.has_value());
     EXPECT_EQ(content.error().code(), StatusCode::kResourceExhausted);
-    EXPECT_THAT(content.error().message(), HasSubstr("expected at most 100 for one"));
+    EXPECT_THAT(content.error().message(), HasSubstr("expected at most 100 per byte"));
   }
   EXPECT_EQ(unpacked(test::gzip_of(text), 1 << 20)->size(), text.size()) << "gzip's best is fine";
 }

@@ -274,7 +274,7 @@ TEST_F(InputFormats, APipeOrFolderThatNoInputNamesIsRefused) {
         std::pair("/b*", "/b.jsonl: expected a file, found a pipe"),
         std::pair("/c*", "/c.jsonl: expected a file, found a pipe"),
         std::pair("/d*", "/d.jsonl: expected a file, found a device"),
-        std::pair("/e*", "/e: expected a file, found a folder, which is read only where")}) {
+        std::pair("/e*", "/e: expected a file, found a folder, which is only read if")}) {
     options.inputs = {parts.path() + input};
     EXPECT_THAT(failure(options), HasSubstr(found)) << input;
   }

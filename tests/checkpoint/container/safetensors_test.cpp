@@ -102,7 +102,7 @@ TEST(Safetensors, RefusesHeadersThatBreakTheFormat) {
       {"offsets backwards", one_tensor(f32 + R"(,"data_offsets":[8,0])"), 8, "found [8, 0]"},
       {"offsets huge",
        one_tensor(f32 + R"(,"data_offsets":[18446744073709551608,18446744073709551615])"), 8,
-       "expected a stretch of the file's 8 data bytes"},
+       "expected a range within the file's 8 data bytes"},
       {"offsets of three", one_tensor(f32 + R"(,"data_offsets":[0,4,8])"), 8,
        "data_offsets: expected two numbers of at least 0, found \"[0,4,8]\""},
       {"overlap",

@@ -154,7 +154,7 @@ TEST(TorchFileWriter, DoesNotFinishWithoutEveryCrc) {
   ASSERT_TRUE(writer.has_value());
   const Status status = writer->finish();
   EXPECT_EQ(status.code(), StatusCode::kInternal);
-  EXPECT_THAT(status.message(), HasSubstr("storage 0: no CRC"));
+  EXPECT_THAT(status.message(), HasSubstr("storage 0: its CRC was not set"));
 }
 
 TEST(TorchFileWriter, RefusesLiteralContentOfAnotherSize) {
