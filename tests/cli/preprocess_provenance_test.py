@@ -113,7 +113,7 @@ class Provenance(PreprocessData):
         self.write("out_text_document.provenance", older)
         done = self.trace(0)
         self.assertEqual(done.returncode, 1)
-        self.assertRegex(done.stderr, "provenance: belongs to another dataset")
+        self.assertRegex(done.stderr, "provenance: belongs to a different dataset")
 
     def test_damage_is_told(self):
         self.assert_done(self.run_program("--input", self.path("in"), "--provenance"))

@@ -71,8 +71,8 @@ class Sentences(PreprocessData):
                     file.write(before)
 
     def test_flags_without_sentences_are_wrong_usage(self):
-        self.assert_error(self.run_program("--input", self.texts, "--keep-newlines"), 2, "--keep-newlines: only with")
-        self.assert_error(self.run_program("--input", self.texts, "--punkt-model", "x"), 2, "--punkt-model: only with")
+        self.assert_error(self.run_program("--input", self.texts, "--keep-newlines"), 2, "--keep-newlines: requires")
+        self.assert_error(self.run_program("--input", self.texts, "--punkt-model", "x"), 2, "--punkt-model: requires")
 
     def test_another_model_is_another_run(self):
         self.assert_done(self.run_split("--input", self.texts, "--resume"))

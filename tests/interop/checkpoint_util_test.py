@@ -300,7 +300,7 @@ class Flags(Case):
                               if hasattr(tensor, "dtype") and tensor.numel()}, {"torch.bfloat16"})
 
     def test_other_plug_ins_are_refused_by_name(self):
-        self.assertIn("--bf16: expected it alone", self.refuse("gpt_tp1pp1_fp32", "--bf16"))
+        self.assertIn("--bf16: expected only together", self.refuse("gpt_tp1pp1_fp32", "--bf16"))
         for flag, value in (("--loader", "llava"), ("--saver", "hf_llava"), ("--saver", "llava")):
             self.assertIn(f"{flag} {value}", self.refuse("gpt_tp1pp1_fp32", flag, value))
         self.assertIn("mixtral_hf", self.refuse("gpt_tp1pp1_fp32", "--loader", "mixtral_hf"))
