@@ -204,7 +204,7 @@ class RankFolders(Case):
                  "experts.weight1: expected a matrix"),
                 (lambda state: state["model"].update(
                     {"decoder.layers.0.mlp.experts.weight1": torch.zeros(2, 2)}),
-                 "local_experts.0.linear_fc1.weight beside"),
+                 "local_experts.0.linear_fc1.weight as well"),
                 (lambda state: (group_experts(state),
                                 state.update(optimizer=[{"param_groups": []}, {"param_groups": []}])),
                  "--no-optim"),

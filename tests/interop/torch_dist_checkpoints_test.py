@@ -291,7 +291,7 @@ class Damaged(unittest.TestCase):
         common = reference_files.load_file(self.path("common.pt"))
         common["optimizer"] = {number: common["optimizer"] for number in range(3)}
         reference_files.save_file(common, self.path("common.pt"))
-        self.refuse("optimizer: 3 that are chained", "--no-optim")
+        self.refuse("optimizer: found 3 chained optimizers", "--no-optim")
         self.expect_weights()
 
     def test_two_dialects_in_one_folder(self):
