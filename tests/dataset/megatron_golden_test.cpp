@@ -268,9 +268,10 @@ TEST(MegatronGolden, RefusesToMergeShortLengths) {
   const std::vector<std::string> inputs = place_inputs(folder, merge_case("merge3", "6ef5bdc"));
   const auto summary = merge_datasets(inputs, folder.path("merged"), {});
   EXPECT_EQ(summary.error().code(), StatusCode::kCorruption);
-  EXPECT_THAT(summary.error().message(),
-              HasSubstr("expected 7438 bytes by the lengths, found 7528: one more item per document, "
-                        "as Megatron-LM 6ef5bdc wrote"));
+  EXPECT_THAT(
+      summary.error().message(),
+      HasSubstr("expected 7438 bytes by the lengths, found 7528: one more item per document, "
+                "as Megatron-LM 6ef5bdc wrote"));
   EXPECT_FALSE(std::filesystem::exists(folder.path("merged.bin")));
   EXPECT_TRUE(merge_datasets(inputs, folder.path("taken"), {.take_short_lengths_as_view = true})
                   .has_value());

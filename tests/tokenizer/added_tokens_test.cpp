@@ -129,8 +129,9 @@ TEST(PostProcessor, RefusesMoreBehindATemplateThatAddsTokens) {
   const auto file = [&](const Json& processors) {
     return words(added, {{"post_processor", {{"type", "Sequence"}, {"processors", processors}}}});
   };
-  EXPECT_THAT(ids_of(file({of(Json::array({text})), {{"type", "ByteLevel"}}, of({text, end})}), "a"),
-              ElementsAre(1, 3));
+  EXPECT_THAT(
+      ids_of(file({of(Json::array({text})), {{"type", "ByteLevel"}}, of({text, end})}), "a"),
+      ElementsAre(1, 3));
   EXPECT_THAT(open(file({of({text, end}), of({text, end})})).status().message(),
               HasSubstr(".processors[1]: TemplateProcessing behind a template is not supported"));
 }
