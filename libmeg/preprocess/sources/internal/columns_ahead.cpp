@@ -138,10 +138,7 @@ bool ColumnsAhead::add_small_group() {
 /// With the lock, which it gives back meanwhile: the next chunk of a group that is not small.
 void ColumnsAhead::read_next(std::unique_lock<std::mutex>& lock) {
   const auto piece = std::make_shared<Piece>();
-  if (!buffers_.empty()) {
-    piece->chunk = std::move(buffers_.back());
-    buffers_.pop_back();
-  }
+  piece->chunk = take_buffer();
   is_reading_ = true;
   lock.unlock();
   Status status = guarded([&] { return first_->next(piece->chunk); });
@@ -167,10 +164,7 @@ bool ColumnsAhead::read_a_left_piece(std::unique_lock<std::mutex>& lock) {
   // Kept: it may be claimed meanwhile.
   const std::shared_ptr<Piece> piece = *found;
   piece->state = Piece::State::kBeingRead;
-  if (!buffers_.empty()) {
-    piece->chunk = std::move(buffers_.back());
-    buffers_.pop_back();
-  }
+  piece->chunk = take_buffer();
   lock.unlock();
   Status status = guarded([&] { return read_group(piece->group, piece->chunk); });
   lock.lock();
@@ -178,6 +172,14 @@ bool ColumnsAhead::read_a_left_piece(std::unique_lock<std::mutex>& lock) {
   piece->state = Piece::State::kRead;
   changed_.notify_all();
   return true;
+}
+
+/// With the lock: a chunk whose memory is used again, where there is one.
+TextChunk ColumnsAhead::take_buffer() {
+  if (buffers_.empty()) return {};
+  TextChunk buffer = std::move(buffers_.back());
+  buffers_.pop_back();
+  return buffer;
 }
 
 /// With a reader that no other thread has.

@@ -43,6 +43,7 @@ class ColumnsAhead {
   bool add_small_group();
   void read_next(std::unique_lock<std::mutex>& lock);
   bool read_a_left_piece(std::unique_lock<std::mutex>& lock);
+  TextChunk take_buffer();
   Status read_group(const RowGroup& group, TextChunk& chunk);
   Result<std::unique_ptr<ColumnReader>> take_reader();
 
