@@ -1,5 +1,7 @@
 #include "libmeg/checkpoint/dialects/mp_rank/internal/rank_draft.h"
 
+#include <algorithm>
+#include <span>
 #include <utility>
 
 #include "libmeg/checkpoint/container/torch_file/internal/torch_storages.h"
@@ -74,6 +76,17 @@ Result<PickleId> RankDraft::copy(const PickleGraph& from, PickleId root, const s
 
 Result<PickleId> RankDraft::copy(const std::shared_ptr<const TorchFile>& file) {
   return copy(file->graph(), file->root(), file->path(), sources_of(file));
+}
+
+PickleId RankDraft::without(PickleId dict, std::initializer_list<std::string_view> keys) {
+  std::vector<PickleId> pairs;
+  const std::span<const PickleId> found = graph().pairs(dict);
+  for (size_t i = 0; i + 1 < found.size(); i += 2) {
+    const std::string_view key = graph().as_string(found[i]).value_or("");
+    if (std::find(keys.begin(), keys.end(), key) != keys.end()) continue;
+    pairs.insert(pairs.end(), {found[i], found[i + 1]});
+  }
+  return graph().add_dict(std::move(pairs));
 }
 
 }  // namespace meg::checkpoint

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <initializer_list>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "libmeg/checkpoint/container/torch_file/torch_file.h"
@@ -37,6 +39,9 @@ class RankDraft {
   /// naming; name: starts errors.
   Result<PickleId> copy(const PickleGraph& graph, PickleId root, const std::string& name,
                         const std::vector<std::shared_ptr<const TensorSource>>& sources);
+
+  /// A dict of the draft without some of its keys, as a new one.
+  PickleId without(PickleId dict, std::initializer_list<std::string_view> keys);
 
   /// The file; nothing is added any more.
   Result<TorchFile> finish(const std::string& name, uint64_t bytes) {

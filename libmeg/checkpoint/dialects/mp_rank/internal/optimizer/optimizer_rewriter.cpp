@@ -25,7 +25,7 @@ Status OptimizerRewriter::add_other(const std::shared_ptr<const TorchFile>& file
 Result<PickleId> OptimizerRewriter::finish(PickleId copied, const OptimizerLayout& layout,
                                            const TorchFile& file) {
   // Masters are added again for all parameters.
-  const PickleId outer = without(copied, {layout.masters_key});
+  const PickleId outer = draft_.without(copied, {layout.masters_key});
   const PickleId inner = graph_.find(outer, "optimizer").value_or(outer);
   const PickleId settings = with_common_step(inner);
   const std::optional<PickleId> args = file.graph().find(file.root(), "args");
@@ -54,18 +54,6 @@ Status OptimizerRewriter::add_step(const std::shared_ptr<const TorchFile>& file,
       file->path(), name, *step_, step);
 }
 
-/// A dict of the draft without some of its keys.
-PickleId OptimizerRewriter::without(PickleId dict, std::initializer_list<std::string_view> keys) {
-  std::vector<PickleId> pairs;
-  const std::span<const PickleId> found = graph_.pairs(dict);
-  for (size_t i = 0; i + 1 < found.size(); i += 2) {
-    const std::string_view key = graph_.as_string(found[i]).value_or("");
-    const bool is_left_out = !key.empty() && std::find(keys.begin(), keys.end(), key) != keys.end();
-    if (!is_left_out) pairs.insert(pairs.end(), {found[i], found[i + 1]});
-  }
-  return graph_.add_dict(std::move(pairs));
-}
-
 /// The step of the first parameter stands for all of them.
 PickleId OptimizerRewriter::with_common_step(PickleId inner) {
   const std::optional<PickleId> state = graph_.find(inner, "state");
@@ -74,7 +62,7 @@ PickleId OptimizerRewriter::with_common_step(PickleId inner) {
     const auto step = graph_.find(graph_.pairs(*state)[1], kStep);
     if (step.has_value()) common = {graph_.add_string("common_step"), *step};
   }
-  const PickleId rest = without(inner, {"state"});
+  const PickleId rest = draft_.without(inner, {"state"});
   std::vector<PickleId> pairs(graph_.pairs(rest).begin(), graph_.pairs(rest).end());
   pairs.insert(pairs.end(), {graph_.add_string("state"), graph_.add_dict(std::move(common))});
   return graph_.add_dict(std::move(pairs));

@@ -1,11 +1,9 @@
 #pragma once
 
 #include <cstdint>
-#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -35,7 +33,6 @@ class OptimizerRewriter {
  private:
   Status add_step(const std::shared_ptr<const TorchFile>& file, const std::string& name,
                   const std::string& key, PickleId node);
-  PickleId without(PickleId dict, std::initializer_list<std::string_view> keys);
   PickleId with_common_step(PickleId inner);
 
   RankDraft& draft_;

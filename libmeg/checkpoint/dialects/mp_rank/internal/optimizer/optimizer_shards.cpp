@@ -3,12 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <initializer_list>
 #include <iterator>
 #include <map>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <utility>
 
 #include "libmeg/checkpoint/container/torch_file/torch_source.h"
@@ -196,7 +194,7 @@ class ShardReader {
           s, fmt::format("{}: expected {} tensors of parameters {}, found {}", kShardMasters,
                          has_masters() ? parts.size() : 0, param_group_text(kind), masters.size()));
     }
-    MEG_ASSIGN_OR_RETURN(const auto entries, state_of(s, inner));
+    MEG_ASSIGN_OR_RETURN(const auto entries, state_entries(*shards_[s], inner));
     for (size_t i = 0; i < parts.size(); ++i) {
       if (has_masters()) MEG_RETURN_IF_ERROR(add_piece(s, parts[i], kMaster, masters[i]));
       // Before the first step torch has no state at all.
@@ -213,23 +211,6 @@ class ShardReader {
       }
     }
     return remember(s, group, kind);
-  }
-
-  Result<std::unordered_map<int64_t, PickleId>> state_of(size_t s, PickleId inner) const {
-    const PickleGraph& graph = shards_[s]->graph();
-    const auto state = graph.find(inner, "state");
-    std::unordered_map<int64_t, PickleId> entries;
-    const std::span<const PickleId> pairs =
-        state.has_value() ? graph.pairs(*state) : std::span<const PickleId>();
-    for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
-      const std::optional<int64_t> id = graph.as_int(pairs[i]);
-      if (!id.has_value()) {
-        return corrupt(s, fmt::format("state: expected numbers as keys, found {}",
-                                      graph.describe(pairs[i], 40)));
-      }
-      entries[*id] = pairs[i + 1];
-    }
-    return entries;
   }
 
   Status add_piece(size_t s, const Part& part, const std::string& kind, PickleId node) {
@@ -274,7 +255,7 @@ class ShardReader {
     const PickleId list = graph.add_list(std::move(groups));
     const PickleId inner = graph.add_dict({graph.add_string("param_groups"), list});
     MEG_ASSIGN_OR_RETURN(const std::vector<StatefulParameter> parameters, whole_parameters());
-    return add_plain_optimizer(parameters, without(outer, {kShardMasters}), inner, false,
+    return add_plain_optimizer(parameters, draft_.without(outer, {kShardMasters}), inner, false,
                                model_file_->path(), &draft_);
   }
 
@@ -329,18 +310,6 @@ class ShardReader {
     return make_error(StatusCode::kCorruption,
                       "{}: optimizer: {}: expected the fp32 weights of {}, found other numbers",
                       model_file_->path(), kShardMasters, parameter.seen.flat_name);
-  }
-
-  PickleId without(PickleId dict, std::initializer_list<std::string_view> keys) {
-    PickleGraph& graph = draft_.graph();
-    std::vector<PickleId> pairs;
-    const std::span<const PickleId> found = graph.pairs(dict);
-    for (size_t i = 0; i + 1 < found.size(); i += 2) {
-      const std::string_view key = graph.as_string(found[i]).value_or("");
-      if (std::find(keys.begin(), keys.end(), key) != keys.end()) continue;
-      pairs.insert(pairs.end(), {found[i], found[i + 1]});
-    }
-    return graph.add_dict(std::move(pairs));
   }
 
   /// root, first: the values of the model file and of the first shard in the draft.

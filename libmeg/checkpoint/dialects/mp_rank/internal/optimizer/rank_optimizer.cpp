@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <unordered_map>
 
 namespace meg::checkpoint {
 namespace {
@@ -267,18 +266,9 @@ class OptimizerReader {
   }
 
   Status read_state() {
-    const PickleId state = *graph_.find(inner_, "state");
-    const std::span<const PickleId> pairs = graph_.pairs(state);
-    if (pairs.empty()) return Status();
+    MEG_ASSIGN_OR_RETURN(const auto entries, state_entries(file_, inner_));
+    if (entries.empty()) return Status();
     found_.layout.has_state = true;
-    std::unordered_map<int64_t, PickleId> entries;
-    for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
-      const std::optional<int64_t> id = graph_.as_int(pairs[i]);
-      if (!id.has_value()) {
-        return corrupt("state: expected numbers as keys, found {}", graph_.describe(pairs[i], 40));
-      }
-      entries[*id] = pairs[i + 1];
-    }
     // torch has state for all parameters or, before the first step, for none.
     if (entries.size() != parameters_.size()) {
       return corrupt("state: expected {} entries, found {}", parameters_.size(), entries.size());
@@ -362,6 +352,24 @@ ParamGroupKind param_group_for(const OptimizedParameter& parameter, bool has_dec
 
 Result<OptimizerForm> optimizer_form(const TorchFile& file, PickleId optimizer) {
   return OptimizerReader(file, {}, optimizer).form();
+}
+
+Result<std::unordered_map<int64_t, PickleId>> state_entries(const TorchFile& file, PickleId inner) {
+  const PickleGraph& graph = file.graph();
+  const std::optional<PickleId> state = graph.find(inner, "state");
+  std::unordered_map<int64_t, PickleId> entries;
+  if (!state.has_value()) return entries;
+  const std::span<const PickleId> pairs = graph.pairs(*state);
+  for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
+    const std::optional<int64_t> id = graph.as_int(pairs[i]);
+    if (!id.has_value()) {
+      return make_error(StatusCode::kCorruption,
+                        "{}: optimizer: state: expected numbers as keys, found {}", file.path(),
+                        graph.describe(pairs[i], 40));
+    }
+    entries[*id] = pairs[i + 1];
+  }
+  return entries;
 }
 
 Result<RankOptimizer> read_rank_optimizer(const TorchFile& file,

@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -50,6 +51,10 @@ ParamGroupKind param_group_for(const OptimizedParameter& parameter, bool has_dec
 
 /// The form of an optimizer in a rank's file. kUnsupported where it is none that is known.
 Result<OptimizerForm> optimizer_form(const TorchFile& file, PickleId optimizer);
+
+/// The entries of torch's `state` in `inner`, an optimizer's node, by the ids of their parameters;
+/// empty where there is no state. kCorruption for keys that are no numbers.
+Result<std::unordered_map<int64_t, PickleId>> state_entries(const TorchFile& file, PickleId inner);
 
 /// Reads `optimizer` of a rank's file. Ids run on over the groups; a group's parameters follow in
 /// named_parameters() order, so they are told by the group's kind and checked against shapes.
