@@ -59,10 +59,12 @@ void declare_target(Flags& flags, CheckpointUtilArguments& arguments) {
       .value("--target-params-dtype", &arguments.target_params_dtype, "TYPE",
              "type of the saved weights (default: the source's)")
       .choices({"fp32", "bf16", "fp16"});
-  flags.value("--target-format", &arguments.target_format, "FORMAT", "checkpoint format to save")
+  flags
+      .value("--target-format", &arguments.given_format, "FORMAT",
+             "checkpoint format to save (default: torch; with --saver huggingface huggingface)")
       .choices({"torch", "torch_dist", "huggingface", "safetensors"});
   flags.value("--max-shard-size", &arguments.max_shard_size, "SIZE",
-              "size limit of one file with --target-format huggingface, such as 5GB");
+              "size limit of one file with --target-format huggingface (default: 5GB)");
   flags.toggle("--no-optim", &arguments.no_optim, "omit the optimizer state");
   flags
       .value("--target-optimizer", &arguments.target_optimizer, "FORM",
@@ -133,25 +135,64 @@ Status take_loader_type(CheckpointUtilArguments* arguments) {
   return Status();
 }
 
-/// What the values ask for that is not done yet, and Megatron's plug-ins: what they stand for.
-Status check_values(CheckpointUtilArguments* arguments) {
-  if (arguments->model_type != "GPT") return unsupported("--model-type", arguments->model_type);
+/// --target-format, and the format, names and implementation that Megatron's writer plug-ins stand
+/// for.
+Status take_saver(CheckpointUtilArguments* arguments) {
+  const std::string saver = arguments->saver.value_or("");
+  std::string format = arguments->given_format.value_or(saver == "huggingface" ? saver : "torch");
   // The one format that is written in safetensors.
-  if (arguments->target_format == "safetensors") arguments->target_format = "huggingface";
-  if (arguments->target_format == "torch_dist") MEG_RETURN_IF_ERROR(check_torch_dist(*arguments));
-  const bool has_optimizer = !arguments->no_optim && arguments->target_format != "huggingface";
-  if (!has_optimizer && arguments->target_optimizer.has_value()) {
+  if (format == "safetensors") format = "huggingface";
+  if (saver == "huggingface" && format != saver) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "--saver huggingface: expected --target-format huggingface, found {}",
+                      format);
+  }
+  arguments->target_format = format;
+  if (saver.empty() || saver == "huggingface") return Status();
+  if (!is_one_of(saver, {"megatron", "legacy", "mcore", "core"})) {
+    return unsupported("--saver", saver);
+  }
+  // Whether the format can have a plug-in's names is said with the plug-in's name.
+  if (format == "huggingface") return Status();
+  const bool is_core = is_one_of(saver, {"mcore", "core"});
+  if (!arguments->target_names.has_value()) arguments->target_names = is_core ? "mcore" : "legacy";
+  // As Megatron's saver_core does.
+  if (is_core && !arguments->saver_transformer_impl.has_value()) {
+    arguments->saver_transformer_impl = "transformer_engine";
+  }
+  return Status();
+}
+
+/// What the target's format cannot have.
+Status check_format(const CheckpointUtilArguments& arguments) {
+  const bool is_huggingface = arguments.target_format == "huggingface";
+  if (arguments.target_optimizer.has_value() && (arguments.no_optim || is_huggingface)) {
     return make_error(
         StatusCode::kInvalidArgument,
         "--target-optimizer: cannot be combined with --no-optim or --target-format huggingface");
   }
+  if (arguments.max_shard_size.has_value()) {
+    const Result<int64_t> size = parse_byte_size(*arguments.max_shard_size);
+    if (!size.has_value() || *size < 1) {
+      return make_error(StatusCode::kInvalidArgument, "--max-shard-size: expected a size, found {}",
+                        *arguments.max_shard_size);
+    }
+    if (!is_huggingface) {
+      return make_error(StatusCode::kInvalidArgument,
+                        "--max-shard-size: expected only with --target-format huggingface, found "
+                        "{}, whose files' sizes follow from the layout",
+                        arguments.target_format);
+    }
+  }
+  if (is_huggingface) return check_huggingface(arguments);
+  return arguments.target_format == "torch_dist" ? check_torch_dist(arguments) : Status();
+}
+
+/// What the values ask for that is not done yet, and Megatron's plug-ins: what they stand for.
+Status check_values(CheckpointUtilArguments* arguments) {
+  if (arguments->model_type != "GPT") return unsupported("--model-type", arguments->model_type);
   if (arguments->checkpoint_type.value_or("hf") != "hf") {
     return unsupported("--checkpoint-type", *arguments->checkpoint_type);
-  }
-  if (const Result<int64_t> size = parse_byte_size(arguments->max_shard_size);
-      !size.has_value() || *size < 1) {
-    return make_error(StatusCode::kInvalidArgument, "--max-shard-size: expected a size, found {}",
-                      arguments->max_shard_size);
   }
   if (arguments->loader.has_value()) {
     if (!is_one_of(*arguments->loader, {"megatron", "legacy", "mcore", "core"}) &&
@@ -161,20 +202,8 @@ Status check_values(CheckpointUtilArguments* arguments) {
     note("ignored: --loader (the layout is found in the checkpoint)");
   }
   MEG_RETURN_IF_ERROR(take_loader_type(arguments));
-  if (arguments->saver == "huggingface") arguments->target_format = *arguments->saver;
-  if (arguments->target_format == "huggingface") return check_huggingface(*arguments);
-  if (!arguments->saver.has_value()) return Status();
-  const std::string& saver = *arguments->saver;
-  if (!is_one_of(saver, {"megatron", "legacy", "mcore", "core"})) {
-    return unsupported("--saver", saver);
-  }
-  const bool is_core = is_one_of(saver, {"mcore", "core"});
-  if (!arguments->target_names.has_value()) arguments->target_names = is_core ? "mcore" : "legacy";
-  // As Megatron's saver_core does.
-  if (is_core && !arguments->saver_transformer_impl.has_value()) {
-    arguments->saver_transformer_impl = "transformer_engine";
-  }
-  return Status();
+  MEG_RETURN_IF_ERROR(take_saver(arguments));
+  return check_format(*arguments);
 }
 
 }  // namespace

@@ -25,9 +25,11 @@ struct CheckpointUtilArguments {
   std::optional<int64_t> target_expert_size, target_expert_tensor_size;
   std::optional<int64_t> true_vocab_size;
   std::string vocab_file;
-  std::string target_format = "torch";
-  std::string max_shard_size = "5GB";
-  std::optional<std::string> target_names;  ///< "legacy", "mcore" or "hybrid".
+  std::optional<std::string> given_format;  ///< --target-format
+  std::string target_format =
+      "torch";  ///< What is written: "torch", "torch_dist" or "huggingface".
+  std::optional<std::string> max_shard_size;  ///< Only with "huggingface".
+  std::optional<std::string> target_names;    ///< "legacy", "mcore" or "hybrid".
   std::optional<std::string> saver_transformer_impl;
   std::optional<std::string> target_params_dtype;
   std::optional<std::string> target_optimizer;  ///< "plain" or "distributed".

@@ -46,8 +46,10 @@ Status export_huggingface(const CheckpointUtilArguments& arguments,
                           const checkpoint::MegatronCheckpoint& checkpoint) {
   checkpoint::ExportOptions options;
   MEG_ASSIGN_OR_RETURN(options.true_vocab_size, true_vocab_size(arguments, checkpoint));
-  MEG_ASSIGN_OR_RETURN(const int64_t shard_bytes, parse_byte_size(arguments.max_shard_size));
-  options.max_shard_bytes = static_cast<uint64_t>(shard_bytes);
+  if (arguments.max_shard_size.has_value()) {
+    MEG_ASSIGN_OR_RETURN(const int64_t shard_bytes, parse_byte_size(*arguments.max_shard_size));
+    options.max_shard_bytes = static_cast<uint64_t>(shard_bytes);
+  }
   options.params_dtype = params_dtype(arguments);
   MEG_ASSIGN_OR_RETURN(const checkpoint::ExportPlan plan,
                        checkpoint::plan_export(checkpoint, options));
