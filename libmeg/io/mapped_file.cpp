@@ -150,7 +150,7 @@ Result<MappedStretch> MappedStretch::map(const FileDescriptor& file, uint64_t of
   MEG_ASSIGN_OR_RETURN(const int64_t size, file.size());
   if (static_cast<uint64_t>(size) < offset + length) {
     return make_error(StatusCode::kCorruption,
-                      "{}: byte {}: the file became shorter: expected {} bytes, found {}",
+                      "{}: byte {}: the file was truncated: expected {} bytes, found {}",
                       file.path(), offset, offset + length, size);
   }
   const size_t before = offset % static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));

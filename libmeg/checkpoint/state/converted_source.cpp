@@ -8,8 +8,8 @@
 namespace meg::checkpoint {
 namespace {
 
-/// Elements that are converted at once: they stay in the cache.
-constexpr int64_t kTile = int64_t{1} << 16;
+/// So many stay in the cache.
+constexpr int64_t kElementsAtOnce = int64_t{1} << 16;
 
 class ConvertedSource final : public TensorSource {
  public:
@@ -20,9 +20,9 @@ class ConvertedSource final : public TensorSource {
     const auto own = static_cast<size_t>(dtype_size(dtype()));
     const auto other = static_cast<size_t>(dtype_size(source_->dtype()));
     const auto wanted = static_cast<int64_t>(into.size() / own);
-    std::vector<std::byte> tile(static_cast<size_t>(std::min(kTile, wanted)) * other);
-    for (int64_t done = 0; done < wanted; done += kTile) {
-      const auto count = static_cast<size_t>(std::min(kTile, wanted - done));
+    std::vector<std::byte> tile(static_cast<size_t>(std::min(kElementsAtOnce, wanted)) * other);
+    for (int64_t done = 0; done < wanted; done += kElementsAtOnce) {
+      const auto count = static_cast<size_t>(std::min(kElementsAtOnce, wanted - done));
       const auto from = std::span(tile).first(count * other);
       MEG_RETURN_IF_ERROR(source_->read(first + done, from));
       const auto to = into.subspan(static_cast<size_t>(done) * own, count * own);

@@ -62,7 +62,7 @@ class FileSource final : public TensorSource {
     // No data up to the file's end, wherever that is by now.
     if (errno != ENXIO) return false;
     // A file that was truncated meanwhile has "no data" there as well; taken for a hole, it would
-    // give zeros without an error. read() then says that it became shorter.
+    // give zeros without an error. read() then says that it was truncated.
     const auto size = (*open)->size();
     return size.has_value() && *size >= end;
   }
