@@ -130,7 +130,13 @@ Status GptConfig::check_tensor_parallel_size(int64_t tensor_model_parallel_size)
       if (value % size != 0) add(name, value);
     }
     const bool is_grouped = num_query_groups != num_attention_heads;
-    if (is_grouped && !divides_query_groups(size)) add("num_query_groups", num_query_groups);
+    if (is_grouped && !divides_query_groups(size)) {
+      if (size % num_query_groups == 0) {
+        add("rows of queries, keys and values:", qkv_rows());
+      } else {
+        add("num_query_groups", num_query_groups);
+      }
+    }
     return text;
   };
   const bool is_positive = tensor_model_parallel_size > 0;

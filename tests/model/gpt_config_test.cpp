@@ -146,6 +146,10 @@ TEST(GptConfig, TensorParallelSizesMustDivideWhatTheyCut) {
   EXPECT_EQ(grouped.check_tensor_parallel_size(3).message(),
             "tensor-model-parallel-size: 3 does not divide num_query_groups 2; sizes up to 64 "
             "that do: 1, 2, 4");
+  // More ranks than groups share the rows of one.
+  EXPECT_EQ(grouped.check_tensor_parallel_size(6).message(),
+            "tensor-model-parallel-size: 6 does not divide rows of queries, keys and values: 1024; "
+            "sizes up to 64 that do: 1, 2, 4");
 }
 
 }  // namespace
