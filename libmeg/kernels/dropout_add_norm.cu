@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstring>
 
 #include "libmeg/kernels/dropout_add_norm.h"
 #include "libmeg/kernels/internal/cuda_floats.cuh"
@@ -8,10 +9,16 @@ namespace meg::kernels {
 namespace {
 
 constexpr int kWarp = 32;
-constexpr int kMaxThreads = 1024;
+/// Packs of a row that a thread keeps in registers: all that it reads is under way at once. The
+/// backward pass keeps sums of columns besides.
+constexpr int kForwardKept = 4, kBackwardKept = 2;
+/// Threads of a row, at most.
+constexpr int kMaxThreads = 256;
+/// Threads of a block, at least. Where a row is a warp's alone, its warps take a row each.
+constexpr int kMinThreads = 128;
 /// Threads that the backward pass keeps at work, each for its columns of many rows: enough for the
 /// memory of any GPU. Fixed, so that sums have the same order on all of them.
-constexpr int64_t kBackwardThreads = 131072;
+constexpr int64_t kBackwardThreads = 65536;
 /// Rows that a block of the backward pass takes at least, so that its parts are a fraction of them.
 constexpr int64_t kRowsOfBlock = 8;
 
@@ -19,13 +26,34 @@ struct Totals {
   float first, second;
 };
 
-/// All threads' parts put together in a fixed order, in every thread. of_warps: one for each warp,
-/// in shared memory, which no thread reads any more. blockDim.x is a multiple of 32.
-__device__ Totals totals_in_block(Totals part, Totals* of_warps) {
+/// A thread's place: its row's number among those of a launch, and its own among the row's.
+struct Place {
+  int64_t row;
+  int lane, threads;
+
+  /// threads: of a row: a warp's, or all of a block.
+  __device__ explicit Place(int threads)
+      : row(static_cast<int64_t>(blockIdx.x) * (blockDim.x / threads) + threadIdx.x / threads),
+        lane(static_cast<int>(threadIdx.x) % threads),
+        threads(threads) {}
+
+  /// Rows that the launch has threads for.
+  __device__ int64_t rows() const {
+    return static_cast<int64_t>(gridDim.x) * (blockDim.x / threads);
+  }
+
+  /// The thread's pack number p of its row.
+  __device__ int pack(int p) const { return lane + p * threads; }
+};
+
+/// The parts of a row's threads put together in a fixed order, in each of them. of_warps: one for
+/// each warp, in shared memory, which no thread reads any more.
+__device__ Totals totals_in_row(Totals part, const Place& place, Totals* of_warps) {
   for (int distance = kWarp / 2; distance > 0; distance /= 2) {
     part.first += __shfl_xor_sync(0xffffffffu, part.first, distance);
     part.second += __shfl_xor_sync(0xffffffffu, part.second, distance);
   }
+  if (place.threads == kWarp) return part;
   if (threadIdx.x % kWarp == 0) of_warps[threadIdx.x / kWarp] = part;
   __syncthreads();
   Totals totals = {0.0f, 0.0f};
@@ -36,31 +64,8 @@ __device__ Totals totals_in_block(Totals part, Totals* of_warps) {
   return totals;
 }
 
-/// What normalized elements are multiplied with.
-template <class T>
-__device__ float factor(T weight, bool is_1p) {
-  return is_1p ? to_float(from_float<T>(to_float(weight) + 1.0f)) : to_float(weight);
-}
-
-/// The pack's elements times what dropout does to them; `first`: the first one's place in the
-/// array.
-template <int kSize>
-__device__ void drop(Pack<float, kSize>& values, const DropoutFactors& dropout, int64_t first) {
-  if (dropout.keeps_all()) return;
-  if constexpr (kSize == 1) {
-    values.values[0] *= dropout.of_element(first);
-  } else {
-#pragma unroll
-    for (int k = 0; k < kSize; k += 4) {
-      const PhiloxWords decisions = dropout.words_of((first + k) / 4);
-#pragma unroll
-      for (int j = 0; j < 4; ++j) values.values[k + j] *= dropout.of_word(decisions.words[j]);
-    }
-  }
-}
-
 template <class T, int kSize>
-__device__ Pack<float, kSize> widened(const Pack<T, kSize> pack) {
+__device__ Pack<float, kSize> widened(Pack<T, kSize> pack) {
   Pack<float, kSize> values;
 #pragma unroll
   for (int k = 0; k < kSize; ++k) values.values[k] = to_float(pack.values[k]);
@@ -68,86 +73,172 @@ __device__ Pack<float, kSize> widened(const Pack<T, kSize> pack) {
 }
 
 template <class T, int kSize>
-__device__ Pack<T, kSize> narrowed(const Pack<float, kSize> values) {
+__device__ Pack<T, kSize> narrowed(const Pack<float, kSize>& values) {
   Pack<T, kSize> pack;
 #pragma unroll
   for (int k = 0; k < kSize; ++k) pack.values[k] = from_float<T>(values.values[k]);
   return pack;
 }
 
+/// What normalized elements are multiplied with.
 template <class T, int kSize>
-__device__ const Pack<T, kSize>* packs_of(const void* array) {
-  return static_cast<const Pack<T, kSize>*>(array);
-}
-
-template <class T, int kSize>
-__device__ Pack<T, kSize>* packs_of(void* array) {
-  return static_cast<Pack<T, kSize>*>(array);
-}
-
-/// Pack i of residual + dropout(branch), written where it is wanted.
-template <class T, class R, int kSize>
-__device__ Pack<R, kSize> summed(const DropoutAddNormForward& call, const DropoutFactors& dropout,
-                                 int64_t i) {
-  const Pack<R, kSize> residual = packs_of<R, kSize>(call.residual)[i];
-  if (call.branch == nullptr) return residual;
-  Pack<float, kSize> values = widened(packs_of<T, kSize>(call.branch)[i]);
-  drop(values, dropout, i * kSize);
+__device__ Pack<float, kSize> factors(Pack<T, kSize> weight, bool is_1p) {
+  Pack<float, kSize> values = widened(weight);
+  if (!is_1p) return values;
 #pragma unroll
-  for (int k = 0; k < kSize; ++k) values.values[k] += to_float(residual.values[k]);
-  const Pack<R, kSize> sum = narrowed<R>(values);
-  packs_of<R, kSize>(call.sum)[i] = sum;
-  return sum;
+  for (int k = 0; k < kSize; ++k) {
+    values.values[k] = to_float(from_float<T>(values.values[k] + 1.0f));
+  }
+  return values;
 }
 
-// A block a row. A thread keeps its first pack of the row, and reads the others, of rows longer
-// than a block is wide, again where it or the residual's author wrote them.
-template <class T, class R, int kSize>
-__global__ void forward_kernel(DropoutAddNormForward call) {
+/// The pack's elements times what dropout does to them; `first`: the first one's place in the
+/// array. Rounded before anything is added, as on a CPU.
+template <int kSize>
+__device__ void drop(Pack<float, kSize>& values, const DropoutFactors& dropout, int64_t first) {
+  if (dropout.keeps_all()) return;
+  if constexpr (kSize == 1) {
+    values.values[0] = __fmul_rn(values.values[0], dropout.of_element(first));
+  } else {
+#pragma unroll
+    for (int k = 0; k < kSize; k += 4) {
+      const PhiloxWords decisions = dropout.words_of((first + k) / 4);
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        values.values[k + j] = __fmul_rn(values.values[k + j], dropout.of_word(decisions.words[j]));
+      }
+    }
+  }
+}
+
+/// The packs of an array from `first` on; nullptr of none.
+template <class T, int kSize>
+__device__ const Pack<T, kSize>* packs_of(const void* array, int64_t first) {
+  return array == nullptr ? nullptr : static_cast<const Pack<T, kSize>*>(array) + first;
+}
+
+template <class T, int kSize>
+__device__ Pack<T, kSize>* packs_of(void* array, int64_t first) {
+  return array == nullptr ? nullptr : static_cast<Pack<T, kSize>*>(array) + first;
+}
+
+/// A pack that is kept as it lies in memory: its 16-bit elements, and their floats even more, would
+/// each take a register.
+template <class T, int kSize>
+class KeptPack {
+ public:
+  KeptPack() = default;
+
+  __device__ explicit KeptPack(Pack<T, kSize> pack) { memcpy(words_, &pack, sizeof(pack)); }
+
+  /// What was computed of the elements before is computed anew rather than kept too.
+  __device__ Pack<T, kSize> get() const {
+    uint32_t words[kWords];
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) {
+      words[i] = words_[i];
+#ifdef __CUDA_ARCH__
+      asm volatile("" : "+r"(words[i]));
+#endif
+    }
+    Pack<T, kSize> pack;
+    memcpy(&pack, words, sizeof(pack));
+    return pack;
+  }
+
+ private:
+  static constexpr int kWords = (sizeof(Pack<T, kSize>) + 3) / 4;
+
+  uint32_t words_[kWords] = {};
+};
+
+/// A thread's packs of a row, where the row has so many.
+template <class T, int kSize, int kKept>
+__device__ void read_kept(KeptPack<T, kSize> (&kept)[kKept], const Pack<T, kSize>* row, int packs,
+                          const Place& place) {
+#pragma unroll
+  for (int p = 0; p < kKept; ++p) {
+    if (place.pack(p) < packs) kept[p] = KeptPack<T, kSize>(row[place.pack(p)]);
+  }
+}
+
+// A thread reads the packs that it does not keep, of rows longer than its block is wide, again
+// where it or the residual's author wrote them.
+template <class T, class R, int kSize, int kKept>
+__global__ void __launch_bounds__(kMaxThreads)
+    forward_kernel(DropoutAddNormForward call, DropoutFactors dropout, int threads) {
   __shared__ Totals of_warps[2][kMaxThreads / kWarp];
-  const DropoutFactors dropout(call.dropout);
-  const int64_t packs = call.columns / kSize;
-  const int64_t row = static_cast<int64_t>(blockIdx.x) * packs;
-  const auto columns = static_cast<float>(call.columns);
-  Pack<R, kSize> first = {};
-  float sum = 0.0f;
-  for (int64_t i = threadIdx.x; i < packs; i += blockDim.x) {
-    const Pack<R, kSize> x = summed<T, R, kSize>(call, dropout, row + i);
-    if (i == threadIdx.x) first = x;
+  const Place place(threads);
+  if (place.row >= call.rows) return;  // only where no other warp waits for this one
+  const int packs = static_cast<int>(call.columns / kSize);
+  const int64_t begin = place.row * packs;
+  const auto* const residual = packs_of<R, kSize>(call.residual, begin);
+  const auto* const branch = packs_of<T, kSize>(static_cast<const void*>(call.branch), begin);
+  auto* const sum = packs_of<R, kSize>(call.sum, begin);
+  KeptPack<R, kSize> kept[kKept];
+  read_kept(kept, residual, packs, place);
+  if (branch != nullptr) {
+    const auto add = [&](int i, Pack<T, kSize> of_branch, Pack<R, kSize> x) {
+      Pack<float, kSize> values = widened(of_branch);
+      drop(values, dropout, (begin + i) * kSize);
 #pragma unroll
-    for (int k = 0; k < kSize; ++k) sum += to_float(x.values[k]);
+      for (int k = 0; k < kSize; ++k) values.values[k] += to_float(x.values[k]);
+      return sum[i] = narrowed<R>(values);
+    };
+    KeptPack<T, kSize> kept_branch[kKept];
+    read_kept(kept_branch, branch, packs, place);
+#pragma unroll
+    for (int p = 0; p < kKept; ++p) {
+      const int i = place.pack(p);
+      if (i < packs) kept[p] = KeptPack<R, kSize>(add(i, kept_branch[p].get(), kept[p].get()));
+    }
+    for (int i = place.pack(kKept); i < packs; i += threads) add(i, branch[i], residual[i]);
   }
   if (call.weight == nullptr) return;
-  const Pack<R, kSize>* const sums =
-      packs_of<R, kSize>(call.branch == nullptr ? call.residual : call.sum) + row;
-  const auto own = [&](int64_t i) { return i == threadIdx.x ? first : sums[i]; };
+  const auto for_packs = [&](auto&& body) {
+#pragma unroll
+    for (int p = 0; p < kKept; ++p) {
+      if (place.pack(p) < packs) body(place.pack(p), kept[p].get());
+    }
+    const Pack<R, kSize>* const sums = branch == nullptr ? residual : sum;
+    for (int i = place.pack(kKept); i < packs; i += threads) body(i, sums[i]);
+  };
+  const auto columns = static_cast<float>(call.columns);
   float mean = 0.0f;
-  if (!call.is_rms_norm) mean = totals_in_block({sum, 0.0f}, of_warps[0]).first / columns;
+  if (!call.is_rms_norm) {
+    float total = 0.0f;
+    for_packs([&](int, Pack<R, kSize> x) {
+#pragma unroll
+      for (int k = 0; k < kSize; ++k) total += to_float(x.values[k]);
+    });
+    mean = totals_in_row({total, 0.0f}, place, of_warps[0]).first / columns;
+  }
   float squares = 0.0f;
-  for (int64_t i = threadIdx.x; i < packs; i += blockDim.x) {
-    const Pack<R, kSize> x = own(i);
+  for_packs([&](int, Pack<R, kSize> x) {
 #pragma unroll
     for (int k = 0; k < kSize; ++k) {
       const float distance = to_float(x.values[k]) - mean;
       squares += distance * distance;
     }
-  }
-  squares = totals_in_block({squares, 0.0f}, of_warps[1]).first;
+  });
+  squares = totals_in_row({squares, 0.0f}, place, of_warps[1]).first;
   const float rstd = rsqrtf(squares / columns + call.epsilon);
-  for (int64_t i = threadIdx.x; i < packs; i += blockDim.x) {
-    const Pack<R, kSize> x = own(i);
-    const Pack<T, kSize> weight = packs_of<T, kSize>(call.weight)[i];
+  const auto* const weights = packs_of<T, kSize>(call.weight, 0);
+  const auto* const biases = packs_of<T, kSize>(call.is_rms_norm ? nullptr : call.bias, 0);
+  auto* const normalized = packs_of<T, kSize>(call.normalized, begin);
+  for_packs([&](int i, Pack<R, kSize> x) {
+    const Pack<float, kSize> weight = factors(weights[i], call.is_1p);
     Pack<float, kSize> y = {};
-    if (!call.is_rms_norm) y = widened(packs_of<T, kSize>(call.bias)[i]);
+    if (biases != nullptr) y = widened(biases[i]);
 #pragma unroll
     for (int k = 0; k < kSize; ++k) {
-      y.values[k] += (to_float(x.values[k]) - mean) * rstd * factor(weight.values[k], call.is_1p);
+      y.values[k] += (to_float(x.values[k]) - mean) * rstd * weight.values[k];
     }
-    packs_of<T, kSize>(call.normalized)[row + i] = narrowed<T>(y);
-  }
-  if (threadIdx.x != 0) return;
-  if (!call.is_rms_norm) call.means[blockIdx.x] = mean;
-  call.rstds[blockIdx.x] = rstd;
+    normalized[i] = narrowed<T>(y);
+  });
+  if (place.lane != 0) return;
+  if (!call.is_rms_norm) call.means[place.row] = mean;
+  call.rstds[place.row] = rstd;
 }
 
 /// Of one pack of columns, over a block's rows.
@@ -156,111 +247,164 @@ struct ColumnSums {
   Pack<float, kSize> weight, bias;
 };
 
-/// A row's pack on its way back: the gradient of what was normalized, and the normalized itself,
-/// before weight and bias.
-template <int kSize>
-struct NormPack {
-  Pack<float, kSize> gradient, x;
+/// What a row's norm was.
+struct RowNorm {
+  float mean = 0.0f, rstd = 0.0f;
+
+  __device__ float normalized(float x) const { return (x - mean) * rstd; }
 };
 
+/// Adds a pack's parts to the row's sums of gradient * weight, and of that times what was
+/// normalized, and to the columns'.
 template <class T, class R, int kSize>
-__device__ NormPack<kSize> norm_pack(const DropoutAddNormBackward& call, int64_t i, float mean,
-                                     float rstd) {
-  NormPack<kSize> pack = {widened(packs_of<T, kSize>(call.grad_normalized)[i]),
-                          widened(packs_of<R, kSize>(call.sum)[i])};
+__device__ void take_in(Pack<T, kSize> gradient, Pack<R, kSize> x, Pack<float, kSize> weight,
+                        const RowNorm& norm, Totals& totals, ColumnSums<kSize>& sums) {
 #pragma unroll
-  for (int k = 0; k < kSize; ++k) pack.x.values[k] = (pack.x.values[k] - mean) * rstd;
-  return pack;
-}
-
-/// By all threads: the row's sums of gradient * weight, and of that times x; column sums on the
-/// way. A thread's first pack and its sums stay in registers; the sums of others are in `parts`.
-template <class T, class R, int kSize>
-__device__ Totals taken_in(const DropoutAddNormBackward& call, int64_t row, float mean, float rstd,
-                           NormPack<kSize>& first, ColumnSums<kSize>& own,
-                           ColumnSums<kSize>* parts) {
-  const int64_t packs = call.columns / kSize;
-  const bool begins = row == blockIdx.x;
-  Totals totals = {0.0f, 0.0f};
-  for (int64_t i = threadIdx.x; i < packs; i += blockDim.x) {
-    const bool is_first = i == threadIdx.x;
-    const NormPack<kSize> pack = norm_pack<T, R, kSize>(call, row * packs + i, mean, rstd);
-    const Pack<T, kSize> weight = packs_of<T, kSize>(call.weight)[i];
-    ColumnSums<kSize> sums = {};
-    if (!begins) sums = is_first ? own : parts[i];
-#pragma unroll
-    for (int k = 0; k < kSize; ++k) {
-      const float weighted = pack.gradient.values[k] * factor(weight.values[k], call.is_1p);
-      totals.first += weighted;
-      totals.second += weighted * pack.x.values[k];
-      sums.weight.values[k] += pack.gradient.values[k] * pack.x.values[k];
-      sums.bias.values[k] += pack.gradient.values[k];
-    }
-    if (is_first) {
-      first = pack;
-      own = sums;
-    } else {
-      parts[i] = sums;
-    }
+  for (int k = 0; k < kSize; ++k) {
+    const float g = to_float(gradient.values[k]);
+    const float normalized = norm.normalized(to_float(x.values[k]));
+    const float weighted = g * weight.values[k];
+    totals.first += weighted;
+    totals.second += weighted * normalized;
+    sums.weight.values[k] += g * normalized;
+    sums.bias.values[k] += g;
   }
-  return totals;
 }
 
-// Each block takes every gridDim.x-th row and leaves its part of the weight's and bias's gradients
-// in its row of `parts`.
+/// Adds what goes back through the norm; means: of the row's sums.
 template <class T, class R, int kSize>
-__global__ void backward_kernel(DropoutAddNormBackward call, ColumnSums<kSize>* parts) {
+__device__ void add_gradient(Pack<float, kSize>& into, Pack<T, kSize> gradient, Pack<R, kSize> x,
+                             Pack<float, kSize> weight, const RowNorm& norm, const Totals& means) {
+#pragma unroll
+  for (int k = 0; k < kSize; ++k) {
+    const float weighted = to_float(gradient.values[k]) * weight.values[k];
+    const float normalized = norm.normalized(to_float(x.values[k]));
+    into.values[k] += norm.rstd * (weighted - means.first - normalized * means.second);
+  }
+}
+
+/// The sums of a block's warps, one after the other, in the last warp. shared: one for each pack.
+template <int kSize, int kKept>
+__device__ void sum_of_warps(ColumnSums<kSize> (&own)[kKept], ColumnSums<kSize>* shared) {
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  for (int turn = 0; turn < kMinThreads / kWarp; ++turn) {
+    if (turn == warp) {
+#pragma unroll
+      for (int p = 0; p < kKept; ++p) {
+        ColumnSums<kSize>& place = shared[p * kWarp + lane];
+        if (turn > 0) {
+#pragma unroll
+          for (int k = 0; k < kSize; ++k) {
+            own[p].weight.values[k] += place.weight.values[k];
+            own[p].bias.values[k] += place.bias.values[k];
+          }
+        }
+        place = own[p];
+      }
+    }
+    __syncthreads();
+  }
+}
+
+// The threads of a row take every rows()-th one and leave their block's part of the weight's and
+// bias's gradients in its row of `parts`.
+template <class T, class R, int kSize, int kKept>
+__global__ void __launch_bounds__(kMaxThreads)
+    backward_kernel(DropoutAddNormBackward call, DropoutFactors dropout, ColumnSums<kSize>* parts,
+                    int threads) {
   __shared__ Totals of_warps[2][kMaxThreads / kWarp];  // in turn, so that a barrier a row is enough
-  const DropoutFactors dropout(call.dropout);
-  const int64_t packs = call.columns / kSize;
+  __shared__ ColumnSums<kSize> shared[kWarp * kKept];
+  const Place place(threads);
+  const int packs = static_cast<int>(call.columns / kSize);
   const auto columns = static_cast<float>(call.columns);
   const bool has_norm = call.grad_normalized != nullptr;
-  ColumnSums<kSize> own = {};
-  parts += blockIdx.x * packs;
+  const auto* const weights = packs_of<T, kSize>(call.weight, 0);
+  ColumnSums<kSize> own[kKept] = {};
+  parts += static_cast<int64_t>(blockIdx.x) * packs;
   int turn = 0;
-  for (int64_t row = blockIdx.x; row < call.rows; row += gridDim.x, turn = 1 - turn) {
-    NormPack<kSize> first = {};
-    float mean = 0.0f, rstd = 0.0f;
-    Totals totals = {0.0f, 0.0f};
+  for (int64_t row = place.row; row < call.rows; row += place.rows(), turn = 1 - turn) {
+    const int64_t begin = row * packs;
+    const auto* const gradients = packs_of<T, kSize>(call.grad_normalized, begin);
+    const auto* const xs = packs_of<R, kSize>(call.sum, begin);
+    const auto* const grad_sums = packs_of<R, kSize>(call.grad_sum, begin);
+    KeptPack<T, kSize> gradient[kKept];
+    KeptPack<R, kSize> x[kKept], grad_sum[kKept];
     if (has_norm) {
-      if (!call.is_rms_norm) mean = call.means[row];
-      rstd = call.rstds[row];
-      totals = taken_in<T, R, kSize>(call, row, mean, rstd, first, own, parts);
-      totals = totals_in_block(totals, of_warps[turn]);
+      read_kept(gradient, gradients, packs, place);
+      read_kept(x, xs, packs, place);
     }
-    const float of_mean = call.is_rms_norm ? 0.0f : totals.first / columns;
-    const float of_rstd = totals.second / columns;
-    for (int64_t i = threadIdx.x; i < packs; i += blockDim.x) {
-      const int64_t place = row * packs + i;
-      Pack<float, kSize> gradient = {};
-      if (call.grad_sum != nullptr) gradient = widened(packs_of<R, kSize>(call.grad_sum)[place]);
-      if (has_norm) {
-        const NormPack<kSize> pack =
-            i == threadIdx.x ? first : norm_pack<T, R, kSize>(call, place, mean, rstd);
-        const Pack<T, kSize> weight = packs_of<T, kSize>(call.weight)[i];
+    if (grad_sums != nullptr) read_kept(grad_sum, grad_sums, packs, place);
+    RowNorm norm;
+    Totals means = {0.0f, 0.0f};
+    if (has_norm) {
+      if (!call.is_rms_norm) norm.mean = call.means[row];
+      norm.rstd = call.rstds[row];
+      Totals totals = {0.0f, 0.0f};
 #pragma unroll
-        for (int k = 0; k < kSize; ++k) {
-          const float weighted = pack.gradient.values[k] * factor(weight.values[k], call.is_1p);
-          gradient.values[k] += rstd * (weighted - of_mean - pack.x.values[k] * of_rstd);
-        }
+      for (int p = 0; p < kKept; ++p) {
+        const int i = place.pack(p);
+        if (i >= packs) continue;
+        take_in(gradient[p].get(), x[p].get(), factors(weights[i], call.is_1p), norm, totals,
+                own[p]);
       }
-      packs_of<R, kSize>(call.grad_residual)[place] = narrowed<R>(gradient);
-      if (call.grad_branch == nullptr) continue;
-      drop(gradient, dropout, place * kSize);
-      packs_of<T, kSize>(call.grad_branch)[place] = narrowed<T>(gradient);
+      for (int i = place.pack(kKept); i < packs; i += threads) {
+        ColumnSums<kSize> sums = {};
+        if (row != place.row) sums = parts[i];
+        take_in(gradients[i], xs[i], factors(weights[i], call.is_1p), norm, totals, sums);
+        parts[i] = sums;
+      }
+      totals = totals_in_row(totals, place, of_warps[turn]);
+      means = {call.is_rms_norm ? 0.0f : totals.first / columns, totals.second / columns};
+    }
+    auto* const grad_residual = packs_of<R, kSize>(call.grad_residual, begin);
+    auto* const grad_branch = packs_of<T, kSize>(call.grad_branch, begin);
+    const auto write = [&](int i, Pack<float, kSize> values) {
+      grad_residual[i] = narrowed<R>(values);
+      if (grad_branch == nullptr) return;
+      drop(values, dropout, (begin + i) * kSize);
+      grad_branch[i] = narrowed<T>(values);
+    };
+#pragma unroll
+    for (int p = 0; p < kKept; ++p) {
+      const int i = place.pack(p);
+      if (i >= packs) continue;
+      Pack<float, kSize> into = widened(grad_sum[p].get());
+      if (has_norm) {
+        add_gradient(into, gradient[p].get(), x[p].get(), factors(weights[i], call.is_1p), norm,
+                     means);
+      }
+      write(i, into);
+    }
+    for (int i = place.pack(kKept); i < packs; i += threads) {
+      Pack<float, kSize> into = {};
+      if (grad_sums != nullptr) into = widened(grad_sums[i]);
+      if (has_norm) {
+        add_gradient(into, gradients[i], xs[i], factors(weights[i], call.is_1p), norm, means);
+      }
+      write(i, into);
     }
   }
-  if (has_norm && threadIdx.x < packs) parts[threadIdx.x] = own;
+  if (!has_norm) return;
+  if (threads == kWarp) {
+    sum_of_warps(own, shared);
+    if (threadIdx.x + kWarp < blockDim.x) return;
+  }
+#pragma unroll
+  for (int p = 0; p < kKept; ++p) {
+    if (place.pack(p) < packs) parts[place.pack(p)] = own[p];
+  }
 }
 
 /// Columns that a block sums, a lane each; its warps share the parts.
 constexpr int kSummedColumns = kWarp;
+constexpr int kColumnThreads = 1024;
 
 // parts: `count` rows of ColumnSums<kSize>. Blocks of the weight's gradient, then of the bias's.
 template <class T, int kSize>
 __global__ void column_kernel(const float* parts, int64_t count, int64_t columns, bool adds,
                               void* grad_weight, void* grad_bias) {
-  constexpr int kWarps = kMaxThreads / kWarp;
+  constexpr int kWarps = kColumnThreads / kWarp;
   __shared__ float of_warps[kWarps][kSummedColumns];
   const int64_t column_blocks = (columns + kSummedColumns - 1) / kSummedColumns;
   const bool is_bias = blockIdx.x >= column_blocks;
@@ -283,31 +427,45 @@ __global__ void column_kernel(const float* parts, int64_t count, int64_t columns
   }
 }
 
-unsigned threads_for(int64_t packs) {
-  return static_cast<unsigned>(
-      std::clamp<int64_t>((packs + kWarp - 1) / kWarp * kWarp, kWarp, kMaxThreads));
+/// Of a row.
+int threads_for(int64_t packs, int kept) {
+  const int64_t warps = (packs + kept * kWarp - 1) / (kept * kWarp);
+  return kWarp * static_cast<int>(std::clamp<int64_t>(warps, 1, kMaxThreads / kWarp));
 }
+
+/// Of a block whose rows have so many.
+int block_threads(int threads) { return threads == kWarp ? kMinThreads : threads; }
 
 int64_t backward_blocks(int64_t rows, int64_t columns) {
   return std::min((rows + kRowsOfBlock - 1) / kRowsOfBlock,
-                  kBackwardThreads / threads_for(columns / 8));
+                  kBackwardThreads / block_threads(threads_for(columns / 8, kBackwardKept)));
 }
 
 template <class T, class R, int kSize>
 int launch_backward(const DropoutAddNormBackward& call, float* scratch, cudaStream_t stream) {
   const int64_t blocks = backward_blocks(call.rows, call.columns);
   if (blocks > 0) {
-    const int error =
-        launch<backward_kernel<T, R, kSize>>(blocks, threads_for(call.columns / kSize), stream,
-                                             call, reinterpret_cast<ColumnSums<kSize>*>(scratch));
+    const int threads = threads_for(call.columns / kSize, kBackwardKept);
+    const int error = launch<backward_kernel<T, R, kSize, kBackwardKept>>(
+        blocks, static_cast<unsigned>(block_threads(threads)), stream, call,
+        DropoutFactors(call.dropout), reinterpret_cast<ColumnSums<kSize>*>(scratch), threads);
     if (error != cudaSuccess || call.grad_normalized == nullptr) return error;
   }
   if (call.grad_normalized == nullptr) return cudaSuccess;
   const int64_t column_blocks = (call.columns + kSummedColumns - 1) / kSummedColumns;
-  return launch<column_kernel<T, kSize>>(column_blocks * (call.is_rms_norm ? 1 : 2), kMaxThreads,
+  return launch<column_kernel<T, kSize>>(column_blocks * (call.is_rms_norm ? 1 : 2), kColumnThreads,
                                          stream, static_cast<const float*>(scratch), blocks,
                                          call.columns, call.adds_to_gradients, call.grad_weight,
                                          call.grad_bias);
+}
+
+template <class T, class R, int kSize>
+int launch_forward(const DropoutAddNormForward& call, cudaStream_t stream) {
+  const int threads = threads_for(call.columns / kSize, kForwardKept);
+  const auto of_block = static_cast<unsigned>(block_threads(threads));
+  return launch<forward_kernel<T, R, kSize, kForwardKept>>(
+      blocks_for(call.rows, of_block / threads), of_block, stream, call,
+      DropoutFactors(call.dropout), threads);
 }
 
 /// Calls `call` with a value of the arrays' type and one of the residual's.
@@ -338,10 +496,9 @@ int dropout_add_norm_forward_cuda(const DropoutAddNormForward& call, CUstream_st
     if (in_packs<R>(
             rung, call.columns,
             {call.branch, call.residual, call.weight, call.bias, call.sum, call.normalized})) {
-      return launch<forward_kernel<T, R, kSize>>(call.rows, threads_for(call.columns / kSize),
-                                                 stream, call);
+      return launch_forward<T, R, kSize>(call, stream);
     }
-    return launch<forward_kernel<T, R, 1>>(call.rows, threads_for(call.columns), stream, call);
+    return launch_forward<T, R, 1>(call, stream);
   });
 }
 

@@ -45,7 +45,7 @@ Case case_of(FloatType type, int64_t rows, int64_t columns) {
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (const FloatType type : kFloatTypes) {
-    for (const int64_t columns : {1, 3, 17, 64, 129, 1024, 8208}) {
+    for (const int64_t columns : {1, 3, 17, 64, 129, 1024, 2056, 8208}) {
       all.push_back(case_of(type, columns > 1024 ? 3 : 21, columns));
     }
     Case made = case_of(type, 37, 72);
