@@ -9,21 +9,32 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// Sorts by counting, stably: a thread finds the place of its lookup among all, by their ids. Some
-// thousands of lookups are compared with each other sooner than a radix sort has run its passes.
-// lengths: of the lookups of one id, at the first of them in the order; 0 at the others.
+/// Threads that share the comparisons of one lookup with all others: a part of a warp.
+constexpr int kSharing = 16;
+
+// Sorts by counting, stably: the place of a lookup among all follows from those with a smaller id,
+// and with the same id before it. Some thousands of lookups are compared with each other sooner
+// than a radix sort has run its passes. lengths: of the lookups of one id, at the first of them in
+// the order; 0 at the others.
 __global__ void order_kernel(const int64_t* ids, int64_t count, int64_t* order, int64_t* lengths) {
-  const int64_t i = thread_in_grid();
-  if (i >= count) return;
-  const int64_t id = ids[i];
-  int64_t smaller = 0, same_before = 0, same = 0;
+  const int64_t i = thread_in_grid() / kSharing;
+  const int lane = static_cast<int>(threadIdx.x) % kSharing;
+  const int64_t id = i < count ? ids[i] : 0;
+  // 32 bits: so many lookups would take days.
+  int smaller = 0, same_before = 0, same = 0;
 #pragma unroll 8
-  for (int64_t j = 0; j < count; ++j) {
+  for (int64_t j = lane; j < count; j += kSharing) {
     const int64_t other = ids[j];
     smaller += other < id;
     same += other == id;
     same_before += other == id && j < i;
   }
+  for (int distance = kSharing / 2; distance > 0; distance /= 2) {
+    smaller += __shfl_xor_sync(0xffffffffu, smaller, distance);
+    same += __shfl_xor_sync(0xffffffffu, same, distance);
+    same_before += __shfl_xor_sync(0xffffffffu, same_before, distance);
+  }
+  if (lane != 0 || i >= count) return;
   order[smaller + same_before] = i;
   lengths[smaller + same_before] = same_before == 0 ? same : 0;
 }
@@ -91,8 +102,9 @@ int embedding_backward_cuda(const EmbeddingBackward& call, int64_t* scratch, CUs
   if (call.count == 0 || call.columns == 0) return cudaSuccess;
   Lookups lookups = {nullptr, nullptr};
   if (call.ids != nullptr) {
-    const int error = launch<order_kernel>(blocks_for(call.count, kThreads), kThreads, stream,
-                                           call.ids, call.count, scratch, scratch + call.count);
+    const int error =
+        launch<order_kernel>(blocks_for(call.count * kSharing, kThreads), kThreads, stream,
+                             call.ids, call.count, scratch, scratch + call.count);
     if (error != cudaSuccess) return error;
     lookups = {scratch, scratch + call.count};
   }
