@@ -89,7 +89,7 @@ def llm_c(a, size):
         ids = random.Random(1234).choices(range(50257), k=count)
         tokens.write_bytes(struct.pack("<256i", 20240520, 1, count, *[0] * 253) + struct.pack(f"<{count}H", *ids))
     text = run([os.environ["LLMC_BIN"], "-i", tokens, "-j", tokens, "-e", f"d{layers}", "-b", size, "-t", seq,
-                "-d", size * seq, "-l", "1e-4", "-v", 0, "-s", 0, "-x", a.iterations], a.threads)
+                "-d", size * seq, "-l", "1e-4", "-v", 1000, "-m", 1, "-s", 0, "-x", a.iterations], a.threads)
     return measured(text, r"\| loss ([\d.]+) .*?([\d.]+) tok/s")
 
 

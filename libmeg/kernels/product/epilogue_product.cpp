@@ -68,8 +68,10 @@ cublasLtEpilogue_t cublas_epilogue(Epilogue epilogue) {
   switch (epilogue) {
     case Epilogue::kGeluAuxBias:
       return CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
-    case Epilogue::kGeluBiasGradient:
-      return CUBLASLT_EPILOGUE_DGELU_BGRAD;
+    case Epilogue::kGeluBias:
+      return CUBLASLT_EPILOGUE_GELU_BIAS;
+    case Epilogue::kGeluGradient:
+      return CUBLASLT_EPILOGUE_DGELU;
     case Epilogue::kBiasGradient:
       return CUBLASLT_EPILOGUE_BGRADB;
     case Epilogue::kWeightGradient:
@@ -116,7 +118,7 @@ class Plan {
     // A row-major [r, c] as it lies is a column-major c x r; where the product reads an array
     // transposed, its dimensions are those before the transposition.
     const int64_t rows = product_.rows, columns = product_.columns, inner = product_.inner;
-    const bool transposes_a = product_.epilogue == Epilogue::kGeluAuxBias;
+    const bool transposes_a = is_gelu();
     const bool transposes_b = is_weight_gradient();
     const cudaDataType_t type = cuda_type(product_.type);
     return create(a_, type, transposes_a ? inner : columns, transposes_a ? columns : inner) &&
@@ -166,6 +168,10 @@ class Plan {
   }
 
  private:
+  bool is_gelu() const {
+    return product_.epilogue == Epilogue::kGeluAuxBias || product_.epilogue == Epilogue::kGeluBias;
+  }
+
   bool is_weight_gradient() const {
     return product_.epilogue == Epilogue::kBiasGradient ||
            product_.epilogue == Epilogue::kWeightGradient;
@@ -187,13 +193,14 @@ class Plan {
   }
 
   bool set_bias() const {
-    if (product_.epilogue == Epilogue::kWeightGradient) return true;
+    // The library refuses a bias that the epilogue has no use for.
+    if (!is_gelu() && product_.epilogue != Epilogue::kBiasGradient) return true;
     return set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, product_.bias) &&
            set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, result_type());
   }
 
   bool set_auxiliary() const {
-    if (is_weight_gradient()) return true;
+    if (product_.auxiliary == nullptr) return true;
     return set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, product_.auxiliary) &&
            set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, product_.columns);
   }

@@ -17,9 +17,12 @@ enum class Epilogue : uint8_t {
   /// auxiliary = left [rows, inner] x right [columns, inner], transposed, + bias [columns];
   /// output [rows, columns] = gelu(auxiliary).
   kGeluAuxBias,
-  /// output [rows, columns] = (left [rows, inner] x right [inner, columns]) * gelu'(auxiliary);
-  /// bias [columns] becomes the sum of output's rows.
-  kGeluBiasGradient,
+  /// The same without auxiliary.
+  kGeluBias,
+  /// output [rows, columns] = (left [rows, inner] x right [inner, columns]) * gelu'(auxiliary).
+  /// Without the bias's gradient: with it, cuBLASLt multiplies in a kernel of its own, which takes
+  /// three times as long as the product (docs/performance.md, "On an H200: log").
+  kGeluGradient,
   /// output [rows, columns] = left [inner, rows], transposed, x right [inner, columns]; bias [rows]
   /// becomes the sum of left's rows.
   kBiasGradient,
@@ -36,8 +39,8 @@ struct EpilogueProduct {
   const void* left = nullptr;
   const void* right = nullptr;
   void* output = nullptr;
-  void* auxiliary = nullptr;  ///< [rows, columns]; of the epilogues with GELU
-  void* bias = nullptr;       ///< unused by kWeightGradient
+  void* auxiliary = nullptr;  ///< [rows, columns]; of kGeluAuxBias and kGeluGradient
+  void* bias = nullptr;       ///< unused by kGeluGradient and kWeightGradient
   int64_t rows = 0;
   int64_t columns = 0;
   int64_t inner = 0;

@@ -1,6 +1,7 @@
 #include "libmeg/nn/layers/internal/mlp.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
 
 #include "libmeg/nn/operators/internal/bias_gelu.h"
 #include "libmeg/nn/operators/internal/epilogue_linear.h"
@@ -41,12 +42,19 @@ at::Tensor Mlp::activate(const at::Tensor& hidden_states) const {
   if (gelu_ == GeluForm::kTanh && hidden_states.is_cpu() && linear_fc1_.bias().defined()) {
     return bias_gelu(linear_fc1_.forward_without_bias(hidden_states), linear_fc1_.bias());
   }
+  if (suits_gelu_epilogue(hidden_states) && !c10::GradMode::is_enabled()) {
+    return gelu_linear(hidden_states, linear_fc1_.weight(), linear_fc1_.bias());
+  }
   return at::gelu(linear_fc1_.forward(hidden_states), gelu_ == GeluForm::kTanh ? "tanh" : "none");
 }
 
-bool Mlp::suits_epilogues(const at::Tensor& hidden_states) const {
+bool Mlp::suits_gelu_epilogue(const at::Tensor& hidden_states) const {
   return is_whole_ && !is_gated_ && !squared_relu_ && gelu_ == GeluForm::kTanh &&
-         linear_fc1_.bias().defined() && linear_fc2_.bias().defined() &&
+         linear_fc1_.bias().defined() && has_gelu_epilogue(hidden_states, linear_fc1_.weight());
+}
+
+bool Mlp::suits_epilogues(const at::Tensor& hidden_states) const {
+  return suits_gelu_epilogue(hidden_states) && linear_fc2_.bias().defined() &&
          has_epilogues(hidden_states, linear_fc1_.weight());
 }
 

@@ -18,6 +18,7 @@ class Mlp {
   at::Tensor forward(const at::Tensor& hidden_states) const;
 
  private:
+  bool suits_gelu_epilogue(const at::Tensor& hidden_states) const;
   bool suits_epilogues(const at::Tensor& hidden_states) const;
 
   /// [b, s, h] -> [b, s, ffn]

@@ -69,7 +69,9 @@ bool run_on_gpu(kernels::Epilogue epilogue, const at::Tensor& left, const at::Te
   const c10::DeviceGuard guard(output.device());
   CUstream_st* const stream = current_stream(output.device());
   // Timing may choose another algorithm in the next process, whose sums are rounded otherwise.
-  const bool timed = !at::globalContext().deterministicAlgorithms();
+  // Without gradients shapes change from batch to batch: timing each costs more than it gains.
+  const bool timed =
+      epilogue != kernels::Epilogue::kGeluBias && !at::globalContext().deterministicAlgorithms();
   return cublaslt_products()->run(product, workspace_of(output.device(), stream).mutable_data_ptr(),
                                   stream, timed);
 }
@@ -88,18 +90,15 @@ std::pair<at::Tensor, at::Tensor> gelu_product(const at::Tensor& input, const at
   return {at::gelu(sums, "tanh"), sums};
 }
 
-/// (gradient x weight) * gelu'(before), and its sums over the rows.
-std::pair<at::Tensor, at::Tensor> gelu_gradient_product(const at::Tensor& gradient,
-                                                        const at::Tensor& weight,
-                                                        const at::Tensor& before) {
+/// (gradient x weight) * gelu'(before).
+at::Tensor gelu_gradient_product(const at::Tensor& gradient, const at::Tensor& weight,
+                                 const at::Tensor& before) {
   const at::Tensor output = at::empty_like(before);
-  const at::Tensor bias = at::empty({before.size(1)}, before.options());
-  if (run_on_gpu(kernels::Epilogue::kGeluBiasGradient, gradient, weight, gradient.size(1), output,
-                 bias, before)) {
-    return {output, bias};
+  if (run_on_gpu(kernels::Epilogue::kGeluGradient, gradient, weight, gradient.size(1), output, {},
+                 before)) {
+    return output;
   }
-  const at::Tensor slope = at::gelu_backward(at::mm(gradient, weight), before, "tanh");
-  return {slope, slope.sum(0)};
+  return at::gelu_backward(at::mm(gradient, weight), before, "tanh");
 }
 
 /// A linear layer's gradient of its weight, and where `bias` is defined of its bias. What the
@@ -128,8 +127,8 @@ std::pair<at::Tensor, at::Tensor> weight_and_bias_gradients(const at::Tensor& gr
 }
 
 /// The nodes of autograd are written by hand because one product of cuBLASLt gives two gradients at
-/// once (the weight's and the bias's, or the activation's and the bias's), which separate operators
-/// would compute in two passes over the same arrays.
+/// once, the weight's and the bias's, which separate operators would compute in two passes over the
+/// same array.
 class EpilogueLinearBackward : public Node {
  public:
   EpilogueLinearBackward(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias)
@@ -197,12 +196,9 @@ class EpilogueMlpBackward : public Node {
     variable_list result(5);
     std::tie(result[3], result[4]) =
         weight_and_bias_gradients(gradient, activated_, fc2_weight, fc2_bias_.unpack());
-    const auto [inner, of_fc1_bias] = gelu_gradient_product(gradient, fc2_weight, before_);
-    result[2] = left_for_autograd(fc1_bias_.unpack(), of_fc1_bias);
-    // fc1's bias gradient is here already, so that its weight's needs a product alone.
-    if (task_should_compute_output(1)) {
-      result[1] = weight_and_bias_gradients(inner, input_.unpack(), fc1_weight, {}).first;
-    }
+    const at::Tensor inner = gelu_gradient_product(gradient, fc2_weight, before_);
+    std::tie(result[1], result[2]) =
+        weight_and_bias_gradients(inner, input_.unpack(), fc1_weight, fc1_bias_.unpack());
     if (task_should_compute_output(0)) result[0] = at::mm(inner, fc1_weight);
     return result;
   }
@@ -256,11 +252,25 @@ at::Tensor mlp_of_rows(const at::Tensor& input, const at::Tensor& fc1_weight,
 
 }  // namespace
 
-bool has_epilogues(const at::Tensor& input, const at::Tensor& weight) {
-  // Without a gradient there is nothing to fuse backward, and fp32 has no such epilogues.
-  return input.is_cuda() && c10::GradMode::is_enabled() && weight.requires_grad() &&
+bool has_gelu_epilogue(const at::Tensor& input, const at::Tensor& weight) {
+  // fp32 has no such epilogues.
+  return input.is_cuda() &&
          (input.scalar_type() == at::kBFloat16 || input.scalar_type() == at::kHalf) &&
          weight.scalar_type() == input.scalar_type() && cublaslt_products() != nullptr;
+}
+
+bool has_epilogues(const at::Tensor& input, const at::Tensor& weight) {
+  // Without a gradient there is nothing to fuse backward.
+  return c10::GradMode::is_enabled() && weight.requires_grad() && has_gelu_epilogue(input, weight);
+}
+
+at::Tensor gelu_linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
+  const at::Tensor rows = as_rows(input);
+  const at::Tensor output = at::empty({rows.size(0), weight.size(0)}, rows.options());
+  if (run_on_gpu(kernels::Epilogue::kGeluBias, rows, weight, rows.size(1), output, bias)) {
+    return as_before(output, input);
+  }
+  return at::gelu(at::linear(input, weight, bias), "tanh");
 }
 
 at::Tensor epilogue_linear(const at::Tensor& input, const at::Tensor& weight,
