@@ -10,11 +10,20 @@
 #include "libmeg/kernels/optimizer/multi_tensor_adam.h"
 #include "libmeg/kernels/product/epilogue_product.h"
 #include "libmeg/kernels/softmax_cross_entropy.h"
+#include "libmeg/kernels/stream_graph.h"
 #include "libmeg/kernels/swiglu.h"
 
 namespace meg::kernels {
 
 const char* cuda_problem() { return "libmeg was built without CUDA kernels (no nvcc)"; }
+
+StreamGraph::~StreamGraph() = default;
+
+int StreamGraph::begin(CUstream_st*) { return kBuiltWithoutCuda; }
+
+int StreamGraph::end(CUstream_st*) { return kBuiltWithoutCuda; }
+
+int StreamGraph::launch(CUstream_st*) const { return kBuiltWithoutCuda; }
 
 int bias_gelu_forward_cuda(const BiasGeluForward&, CUstream_st*, CudaRung) {
   return kBuiltWithoutCuda;

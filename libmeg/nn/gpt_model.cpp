@@ -4,11 +4,13 @@
 #include <c10/core/InferenceMode.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <atomic>
 #include <utility>
 
 #include "libmeg/libtorch/cuda_backend.h"
 #include "libmeg/libtorch/torch_guard.h"
 #include "libmeg/model/pipeline_layout.h"
+#include "libmeg/nn/internal/decode_graphs.h"
 #include "libmeg/nn/internal/input_checks.h"
 #include "libmeg/nn/layers/internal/embedding.h"
 #include "libmeg/nn/layers/internal/transformer_block.h"
@@ -31,6 +33,11 @@ Result<at::Tensor> guarded(Work work) {
     return Status();
   }));
   return result;
+}
+
+int64_t next_model() {
+  static std::atomic<int64_t> next{0};
+  return next++;
 }
 
 }  // namespace
@@ -63,6 +70,7 @@ struct GptModel::State {
     label_error = at::zeros({1}, at::dtype(at::kInt).device(options.device));
   }
 
+  const int64_t number = next_model();  ///< No other model's.
   model::GptConfig config;
   GptOptions options;
   ModelPart part;
@@ -93,7 +101,10 @@ struct GptModel::State {
     return whole_vocabulary(part_of_logits, part.tensor_parallel).to(at::kFloat);
   }
 
-  RotaryTable rotary_at(const at::Tensor& positions, int64_t capacity);
+  /// For all positions of a cache; undefined tensors where the model has none.
+  RotaryTable rotary_of_cache(int64_t capacity);
+  at::Tensor cached_pass(const CachedInput& input, const CacheStep& step, const RotaryTable& table);
+  bool suits_graphs(const CachedInput& input, const CachePlaces& places) const;
   at::Tensor hidden_states(const CachedInput& input, KvCache& cache);
 };
 
@@ -150,30 +161,54 @@ at::Tensor GptModel::State::part_of_logits(const GptInput& input) {
   return linear_product(enter_matrix(hidden_states(input), part.tensor_parallel), output_weight);
 }
 
-RotaryTable GptModel::State::rotary_at(const at::Tensor& positions, int64_t capacity) {
+RotaryTable GptModel::State::rotary_of_cache(int64_t capacity) {
   if (config.position_embedding_type != "rope") return {};
   if (!cache_rotary.cosine.defined() || cache_rotary.cosine.size(0) != capacity) {
     cache_rotary = rotary_table(config, options, capacity);
   }
-  return {cache_rotary.cosine.index_select(0, positions),
-          cache_rotary.sine.index_select(0, positions)};
+  return cache_rotary;
+}
+
+at::Tensor GptModel::State::cached_pass(const CachedInput& input, const CacheStep& step,
+                                        const RotaryTable& table) {
+  ForwardContext context;
+  context.random = &random;
+  context.before_use = &before_use;
+  if (table.cosine.defined()) {
+    context.rotary = {table.cosine.index_select(0, step.positions()),
+                      table.sine.index_select(0, step.positions())};
+  }
+  context.cache = &step;
+  at::Tensor states = input.hidden_states;
+  if (is_first) {
+    states = embedding->forward(input.tokens.unsqueeze(0), step.positions().unsqueeze(0), context);
+  }
+  return decoder.forward(states, context);
+}
+
+bool GptModel::State::suits_graphs(const CachedInput& input, const CachePlaces& places) const {
+  // Ranks exchange what they compute by other streams, and several tokens' attention depends on
+  // their lengths.
+  return is_first && is_last && part.tensor_parallel.size() == 1 && !before_use &&
+         !places.has_several && input.tokens.size(0) <= DecodeGraphs::kMaxTokens;
 }
 
 at::Tensor GptModel::State::hidden_states(const CachedInput& input, KvCache& cache) {
   // Cheaper than NoGradGuard alone: tensors get no version counters either.
   const c10::InferenceMode inference;
   // Where each token goes is found once for all layers.
-  const CacheStep step(cache, input.sequences, options.device);
-  ForwardContext context;
-  context.random = &random;
-  context.before_use = &before_use;
-  context.rotary = rotary_at(step.positions(), cache.capacity());
-  context.cache = &step;
-  at::Tensor states = input.hidden_states;
-  if (is_first) {
-    states = embedding->forward(input.tokens.unsqueeze(0), step.positions().unsqueeze(0), context);
+  const CachePlaces places(cache, input.sequences);
+  const RotaryTable table = rotary_of_cache(cache.capacity());
+  at::Tensor states;
+  if (cache.graphs() != nullptr && suits_graphs(input, places)) {
+    states = cache.graphs()->run(
+        number, input.tokens, places.numbers, places.longest, {table.cosine, table.sine},
+        [&](const at::Tensor& tokens, const at::Tensor& numbers, int64_t longest) {
+          return cached_pass({.tokens = tokens}, CacheStep(cache, numbers, longest), table);
+        });
+  } else {
+    states = cached_pass(input, CacheStep(cache, places, input.sequences, options.device), table);
   }
-  states = decoder.forward(states, context);
   // After all layers: each of them writes at the same positions.
   for (const auto& [slot, count] : input.sequences) cache.extend(slot, count);
   return states;

@@ -181,5 +181,35 @@ TEST(GptModelGpuTest, CachedStepsAreWholePasses) {
   }
 }
 
+TEST(GptModelGpuTest, RecordedStepsAreWholePasses) {
+  MEG_REQUIRE_GPU();
+  for (const model::GptConfig& shape : {small_config(), small_llama_config()}) {
+    GptOptions options = without_dropout();
+    options.device = at::kCUDA;
+    GptModel model = small_model(with_wide_heads(shape), options);
+    model.set_training(false);
+    const at::Tensor tokens = small_tokens(shape).narrow(0, 0, 2).to(at::kCUDA);
+    const at::Tensor whole = *model.hidden_states({.tokens = tokens});
+    KvCache cache = *KvCache::create(model.config(), options, {}, 3, 12);
+    const auto extend = [&](const at::Tensor& new_tokens, std::vector<CachedTokens> sequences) {
+      const auto states =
+          model.hidden_states({.tokens = new_tokens, .sequences = sequences}, cache);
+      EXPECT_TRUE(states.has_value()) << states.status().message();
+      return states.has_value() ? *states : at::zeros_like(whole);
+    };
+    extend(at::cat({tokens[0].narrow(0, 0, 2), tokens[1].narrow(0, 0, 4)}), {{2, 2}, {0, 4}});
+    // The first step is run as it is, the second recorded; then both are launched, also behind
+    // steps of another number of tokens and of other slots.
+    for (int64_t i = 0; i < 6; ++i) {
+      const at::Tensor pair = at::stack({tokens[0][2 + i], tokens[1][4 + i]});
+      const at::Tensor found = extend(pair, {{2, 1}, {0, 1}});
+      EXPECT_TRUE(at::allclose(found[0][0], whole[0][2 + i], 1e-4, 1e-4)) << i;
+      EXPECT_TRUE(at::allclose(found[0][1], whole[1][4 + i], 1e-4, 1e-4)) << i;
+      const at::Tensor other = extend(tokens[1].narrow(0, i, 1), {{1, 1}});
+      EXPECT_TRUE(at::allclose(other[0][0], whole[1][i], 1e-4, 1e-4)) << i;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace meg::nn

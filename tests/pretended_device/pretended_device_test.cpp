@@ -212,5 +212,37 @@ TEST_F(PretendedDeviceTest, Generation) {
   expect_within_budget("decode_step", step_of(**engine));
 }
 
+/// The steps of an engine that decodes `count` texts, behind the one that takes in their prompts.
+std::vector<int64_t> operations_of_steps(serving::GenerationEngine& engine, int32_t count,
+                                         int steps) {
+  add_prompts(engine, count);
+  step_of(engine);
+  std::vector<int64_t> operations;
+  for (int i = 0; i < steps; ++i) operations.push_back(step_of(engine).operations());
+  return operations;
+}
+
+TEST(PretendedDeviceGraphsTest, LaterStepsOfDecodingAreOneLaunch) {
+  if (!test::load_cuda_library(/*counts_memory=*/false)) {
+    GTEST_SKIP() << "this LibTorch is for CPUs only";
+  }
+  auto model = nn::GptModel::create(gpt_of_24_layers(), on_gpu());
+  ASSERT_TRUE(model.has_value()) << model.status().message();
+  model->set_training(false);
+  const auto tokenizer = test::LetterTokenizer::numbers(100);
+  const auto engine = generation::create_generation_engine(*model, tokenizer, {.max_slots = 17});
+  ASSERT_TRUE(engine.has_value()) << engine.status().message();
+  const std::vector<int64_t> found = operations_of_steps(**engine, 16, 4);
+  EXPECT_GT(found[0], 150);  // as it is
+  EXPECT_GT(found[1], 150);  // as it is, and recorded
+  EXPECT_LE(found[2], 20);
+  EXPECT_EQ(found[3], found[2]);
+  // Of other numbers of texts each has its own recording.
+  for (int64_t request = 0; request < 16; ++request) (*engine)->cancel(request);
+  const std::vector<int64_t> others = operations_of_steps(**engine, 3, 3);
+  EXPECT_GT(others[0], 150);
+  EXPECT_EQ(others[2], found[2]);
+}
+
 }  // namespace
 }  // namespace meg

@@ -26,24 +26,40 @@ Recorder& Recorder::instance() {
   return *recorder;
 }
 
-void Recorder::queue(const void* stream) { last_of_[stream] = ++last_; }
+bool Recorder::queue(const void* stream) {
+  if (recording_.contains(stream)) return false;
+  last_of_[stream] = ++last_;
+  return true;
+}
 
 void Recorder::add_kernel(const void* stream, std::string_view name) {
   const std::lock_guard lock(mutex_);
-  ++counts_.kernels[std::string(name)];
-  queue(stream);
+  if (queue(stream)) ++counts_.kernels[std::string(name)];
 }
 
 void Recorder::add_copy(const void* stream) {
   const std::lock_guard lock(mutex_);
-  ++counts_.copies;
-  queue(stream);
+  counts_.copies += queue(stream) ? 1 : 0;
 }
 
 void Recorder::add_fill(const void* stream) {
   const std::lock_guard lock(mutex_);
-  ++counts_.fills;
-  queue(stream);
+  counts_.fills += queue(stream) ? 1 : 0;
+}
+
+void Recorder::begin_recording(const void* stream) {
+  const std::lock_guard lock(mutex_);
+  recording_.insert(stream);
+}
+
+void Recorder::end_recording(const void* stream) {
+  const std::lock_guard lock(mutex_);
+  recording_.erase(stream);
+}
+
+bool Recorder::is_recording(const void* stream) {
+  const std::lock_guard lock(mutex_);
+  return recording_.contains(stream);
 }
 
 void Recorder::add_allocated(size_t bytes) {

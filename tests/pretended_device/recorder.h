@@ -5,6 +5,7 @@
 #include <mutex>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "tests/pretended_device/counts.h"
 
@@ -24,6 +25,11 @@ class Recorder {
   void add_to_host(size_t bytes);
   void add_exchanged(size_t bytes);
 
+  /// Until end_recording() work of the stream is neither done nor counted, but part of a graph.
+  void begin_recording(const void* stream);
+  void end_recording(const void* stream);
+  bool is_recording(const void* stream);
+
   /// The number of the last work of a stream, and of all streams.
   int64_t last_of(const void* stream);
   int64_t last();
@@ -35,11 +41,13 @@ class Recorder {
   Counts take();
 
  private:
-  void queue(const void* stream);
+  /// Whether it is counted.
+  bool queue(const void* stream);
 
   std::mutex mutex_;
   Counts counts_;
   std::unordered_map<const void*, int64_t> last_of_;
+  std::unordered_set<const void*> recording_;
   int64_t last_ = 0;
   int64_t waited_for_ = 0;
 };

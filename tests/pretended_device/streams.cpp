@@ -44,16 +44,49 @@ cudaError_t cudaStreamQuery(cudaStream_t) { return cudaSuccess; }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned int) { return cudaSuccess; }
 
-cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) {
-  *status = cudaStreamCaptureStatusNone;
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+  // As a real device: work of the default stream waits for that of others.
+  if (stream == nullptr) return cudaErrorStreamCaptureUnsupported;
+  Recorder::instance().begin_recording(stream);
   return cudaSuccess;
 }
 
-cudaError_t cudaStreamGetCaptureInfo(cudaStream_t, cudaStreamCaptureStatus* status,
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  Recorder::instance().end_recording(stream);
+  *graph = reinterpret_cast<cudaGraph_t>(new char);
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete reinterpret_cast<char*>(graph);
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t, unsigned long long) {
+  *executable = reinterpret_cast<cudaGraphExec_t>(new char);
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
+  delete reinterpret_cast<char*>(executable);
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphLaunch(cudaGraphExec_t, cudaStream_t stream) {
+  Recorder::instance().add_kernel(stream, "cudaGraphLaunch");
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+  *status = Recorder::instance().is_recording(stream) ? cudaStreamCaptureStatusActive
+                                                      : cudaStreamCaptureStatusNone;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatus* status,
                                      unsigned long long*, cudaGraph_t*, const cudaGraphNode_t**,
                                      const cudaGraphEdgeData**, size_t*) {
-  *status = cudaStreamCaptureStatusNone;
-  return cudaSuccess;
+  return cudaStreamIsCapturing(stream, status);
 }
 
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode*) { return cudaSuccess; }

@@ -14,10 +14,6 @@
 namespace meg::nn {
 namespace {
 
-at::Tensor numbers(const std::vector<int64_t>& values, at::Device device) {
-  return libtorch::sent_to(device, at::tensor(at::IntArrayRef(values), at::kLong));
-}
-
 /// Keys that a GPU reads for a sequence of `length`: few lengths, so that few shapes are requested,
 /// and rows of masks that its kernels take as they are.
 int64_t padded_length(int64_t length, int64_t capacity) {
@@ -53,26 +49,37 @@ kernels::HeadRows head_rows(const at::Tensor& heads) {
 
 }  // namespace
 
-CacheStep::CacheStep(const KvCache& cache, std::span<const CachedTokens> sequences,
-                     at::Device device)
-    : cache_(cache), sequences_(sequences.begin(), sequences.end()) {
+CachePlaces::CachePlaces(const KvCache& cache, std::span<const CachedTokens> sequences) {
   std::vector<int64_t> positions, slots, lengths;
-  for (const auto& [slot, count] : sequences_) {
-    const int64_t length = cache_.length(slot);
+  for (const auto& [slot, count] : sequences) {
+    const int64_t length = cache.length(slot);
     for (int64_t i = 0; i < count; ++i) {
       positions.push_back(length + i);
       slots.push_back(slot);
       // 0 where the sequence brings several tokens: those rows are attend_several()'s.
       lengths.push_back(count == 1 ? length + 1 : 0);
-      longest_ = std::max(longest_, lengths.back());
+      longest = std::max(longest, lengths.back());
     }
-    has_several_ = has_several_ || count > 1;
+    has_several = has_several || count > 1;
   }
-  // Once for all layers; each transfer costs a GPU as much as a small kernel.
-  positions_ = numbers(positions, device);
-  slots_ = numbers(slots, device);
-  if (longest_ > 0) lengths_ = numbers(lengths, device);
+  positions.insert(positions.end(), slots.begin(), slots.end());
+  positions.insert(positions.end(), lengths.begin(), lengths.end());
+  numbers = at::tensor(at::IntArrayRef(positions), at::kLong).view({3, -1});
 }
+
+CacheStep::CacheStep(const KvCache& cache, const CachePlaces& places,
+                     std::span<const CachedTokens> sequences, at::Device device)
+    // Sent once for all layers, in one piece: each transfer costs a GPU as much as a small kernel.
+    : CacheStep(cache, libtorch::sent_to(device, places.numbers), places.longest) {
+  if (places.has_several) sequences_.assign(sequences.begin(), sequences.end());
+}
+
+CacheStep::CacheStep(const KvCache& cache, const at::Tensor& numbers, int64_t longest)
+    : cache_(cache),
+      positions_(numbers[0]),
+      slots_(numbers[1]),
+      lengths_(numbers[2]),
+      longest_(longest) {}
 
 void CacheStep::write(const at::Tensor& cached, const at::Tensor& tokens) const {
   // All sequences by one kernel, however many there are.
@@ -85,7 +92,7 @@ at::Tensor CacheStep::attention(int64_t layer, const at::Tensor& query, const at
               "generation on a GPU: expected heads of at most ", kernels::kMaxCachedDepth,
               " channels, found ", query.size(3));
   const at::Tensor output = at::empty(query.sizes(), query.options());
-  if (has_several_) {
+  if (!sequences_.empty()) {
     // Single tokens are written by the kernel that attends, in the same pass; several must be in
     // the cache before attention reads it.
     write(cache_.keys(layer), key);

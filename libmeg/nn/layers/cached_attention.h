@@ -16,12 +16,27 @@ struct CachedTokens {
   int64_t count = 0;  ///< >= 1
 };
 
-/// What all layers share of one pass over new tokens of cached sequences, which lie one after
-/// another: T in all.
+/// Where new tokens of cached sequences go, which lie one after another: T in all.
+struct CachePlaces {
+  /// What the cache holds is what the new tokens see before them.
+  CachePlaces(const KvCache& cache, std::span<const CachedTokens> sequences);
+
+  /// [3, T] int64 on the host: positions, slots, and how many keys a single token sees, itself
+  /// included; of several tokens of a sequence 0.
+  at::Tensor numbers;
+  int64_t longest = 0;  ///< Of the third row.
+  bool has_several = false;
+};
+
+/// What all layers share of one pass over new tokens of cached sequences.
 class CacheStep {
  public:
-  /// The cache is to outlive the step; what it holds is what the new tokens see before them.
-  CacheStep(const KvCache& cache, std::span<const CachedTokens> sequences, at::Device device);
+  /// The cache is to outlive the step.
+  CacheStep(const KvCache& cache, const CachePlaces& places,
+            std::span<const CachedTokens> sequences, at::Device device);
+
+  /// Of single tokens. numbers: as CachePlaces', on the device, in the third row at most `longest`.
+  CacheStep(const KvCache& cache, const at::Tensor& numbers, int64_t longest);
 
   const at::Tensor& positions() const { return positions_; }
 
@@ -39,12 +54,9 @@ class CacheStep {
                       double softmax_scale) const;
 
   const KvCache& cache_;
-  std::vector<CachedTokens> sequences_;
-  at::Tensor positions_, slots_;  ///< [T] int64: where a token is, and in which sequence.
-  at::Tensor
-      lengths_;  ///< [T] int64: a single token's keys with itself; of others 0. Of none undefined.
-  int64_t longest_ = 0;  ///< Of lengths_.
-  bool has_several_ = false;
+  std::vector<CachedTokens> sequences_;     ///< Of single tokens none.
+  at::Tensor positions_, slots_, lengths_;  ///< [T] each: the rows of CachePlaces' numbers.
+  int64_t longest_;
 };
 
 }  // namespace meg::nn

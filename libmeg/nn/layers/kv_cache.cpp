@@ -9,8 +9,16 @@
 #include "libmeg/libtorch/device_copy.h"
 #include "libmeg/libtorch/torch_guard.h"
 #include "libmeg/model/pipeline_layout.h"
+#include "libmeg/nn/internal/decode_graphs.h"
 
 namespace meg::nn {
+
+KvCache::KvCache(int64_t first_layer, int64_t slots, int64_t capacity)
+    : first_layer_(first_layer), capacity_(capacity), lengths_(static_cast<size_t>(slots)) {}
+
+KvCache::KvCache(KvCache&&) noexcept = default;
+KvCache& KvCache::operator=(KvCache&&) noexcept = default;
+KvCache::~KvCache() = default;
 
 Result<KvCache> KvCache::create(const model::GptConfig& config, const GptOptions& options,
                                 const ModelPart& part, int64_t slots, int64_t capacity) {
@@ -24,6 +32,7 @@ Result<KvCache> KvCache::create(const model::GptConfig& config, const GptOptions
   KvCache cache(layout.first_layer(part.pipeline_rank, part.chunk), slots, capacity);
   MEG_RETURN_IF_ERROR(libtorch::torch_guard([&] {
     const auto like = at::dtype(options.params_dtype).device(options.device);
+    if (options.device.is_cuda()) cache.graphs_ = std::make_unique<DecodeGraphs>(options.device);
     const int64_t groups = config.num_query_groups / part.sizes.tensor_model_parallel_size;
     for (int64_t i = 0; i < layout.layers(part.pipeline_rank, part.chunk); ++i) {
       for (auto* tensors : {&cache.keys_, &cache.values_}) {

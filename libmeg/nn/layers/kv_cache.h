@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -10,6 +11,8 @@
 #include "libmeg/nn/gpt_options.h"
 
 namespace meg::nn {
+
+class DecodeGraphs;
 
 /// Keys and values of sequences that a model continues. Each has a separate slot and its own
 /// length, so that a batch needs no padding and a slot can be reused at any time. Mirrors
@@ -21,6 +24,10 @@ class KvCache {
   /// kResourceExhausted.
   static Result<KvCache> create(const model::GptConfig& config, const GptOptions& options,
                                 const ModelPart& part, int64_t slots, int64_t capacity);
+
+  KvCache(KvCache&& other) noexcept;
+  KvCache& operator=(KvCache&& other) noexcept;
+  ~KvCache();
 
   int64_t slots() const { return static_cast<int64_t>(lengths_.size()); }
 
@@ -43,9 +50,11 @@ class KvCache {
   /// Counts tokens that all layers have written.
   void extend(int64_t slot, int64_t count) { lengths_[static_cast<size_t>(slot)] += count; }
 
+  /// Recorded passes over these keys and values; nullptr on a CPU.
+  DecodeGraphs* graphs() { return graphs_.get(); }
+
  private:
-  KvCache(int64_t first_layer, int64_t slots, int64_t capacity)
-      : first_layer_(first_layer), capacity_(capacity), lengths_(static_cast<size_t>(slots)) {}
+  KvCache(int64_t first_layer, int64_t slots, int64_t capacity);
 
   size_t index(int64_t layer) const { return static_cast<size_t>(layer - first_layer_); }
 
@@ -53,6 +62,7 @@ class KvCache {
   int64_t first_layer_;
   int64_t capacity_;
   std::vector<int64_t> lengths_;  ///< By slot.
+  std::unique_ptr<DecodeGraphs> graphs_;
 };
 
 }  // namespace meg::nn
