@@ -72,6 +72,10 @@ class ModelEngine : public serving::GenerationEngine {
 
   Result<std::vector<serving::GenerationEvent>> step() override;
 
+  /// Does once what a text asks for. A GPU loads its libraries and kernels when they are first
+  /// used: here, while the model is loaded, rather than while the first text waits.
+  Status warm_up();
+
   Status lost() const override { return model_.model()->lost(); }
 
  private:
@@ -113,6 +117,27 @@ class ModelEngine : public serving::GenerationEngine {
   int64_t held_beam_tokens_ = 0;
   int64_t next_number_ = 0;
 };
+
+Status ModelEngine::warm_up() {
+  constexpr int64_t kPrompt = 4, kSteps = 3;  // a step is recorded when it comes again
+  if (model_.is_on_cpu() || model_.cache().capacity() < kPrompt + kSteps) return Status();
+  const Status status = libtorch::torch_guard([&]() -> Status {
+    const c10::InferenceMode inference;
+    const std::vector<int32_t> tokens(kPrompt, 0);
+    for (int64_t step = 0; step <= kSteps; ++step) {
+      const int64_t count = step == 0 ? kPrompt : 1;
+      const nn::CachedTokens sequence = {.slot = 0, .count = count};
+      MEG_ASSIGN_OR_RETURN(
+          const at::Tensor states,
+          model_.extend({&sequence, 1}, std::span(tokens).first(static_cast<size_t>(count))));
+      MEG_RETURN_IF_ERROR(model_.most_likely(states.narrow(0, count - 1, 1)).status());
+      MEG_RETURN_IF_ERROR(model_.logits(states.narrow(0, count - 1, 1)).status());
+    }
+    return Status();
+  });
+  model_.cache().cut(0, 0);
+  return status;
+}
 
 /// log p of all tokens of a prompt but the first.
 Status ModelEngine::score_prompt(RunningText& text, const at::Tensor& states) {
@@ -305,8 +330,9 @@ Result<std::unique_ptr<serving::GenerationEngine>> create_generation_engine(
   MEG_ASSIGN_OR_RETURN(CachedModel cached,
                        CachedModel::create(std::move(parts), limits.vocab_size, options.max_slots,
                                            std::min(limits.positions, limits.max_tokens)));
-  return std::unique_ptr<serving::GenerationEngine>(
-      std::make_unique<ModelEngine>(std::move(cached), tokenizer, limits));
+  auto engine = std::make_unique<ModelEngine>(std::move(cached), tokenizer, limits);
+  MEG_RETURN_IF_ERROR(engine->warm_up());
+  return std::unique_ptr<serving::GenerationEngine>(std::move(engine));
 }
 
 Status follow_generation_engine(nn::GptModel& model, const parallel::ParallelState& ranks) {
