@@ -229,6 +229,8 @@ lambada() (
   need_shared bench/peer_lambada.py data/lambada data/gpt2
   need_transformers
   read -ra size < <(inference_size)
+  # A GPU is busy only with larger batches than a CPU.
+  if [ "$device" = cuda ]; then size+=(--peer-batch-tokens 16384); fi
   TORCH_CUDNN_SDPA_DEPRIORITIZED=1 "$python" "$root/tests/bench/lambada_bench.py" "$build/bin/evaluate_gpt" \
     "$shared/bench/peer_lambada.py" "$shared/data/lambada/lambada_test.jsonl" --vocab-file \
     "$shared/data/gpt2/vocab.json" --merge-file "$shared/data/gpt2/merges.txt" --lines "$lines" \
