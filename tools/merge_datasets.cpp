@@ -81,10 +81,12 @@ Result<std::vector<std::string>> resolve_inputs(const Arguments& arguments) {
   return resolved;
 }
 
-void print_summary(const dataset::MergeSummary& summary, double seconds) {
+void print_summary(const dataset::MergeSummary& summary, const std::string& output_prefix,
+                   double seconds) {
   fmt::print("datasets: {}\ndocuments: {}\nsequences: {}\ntokens: {}\nbytes: {}\nseconds: {:.3f}\n",
              summary.datasets, summary.documents, summary.sequences, summary.items, summary.bytes,
              seconds);
+  print_written_dataset(output_prefix);
   std::fflush(stdout);
   for (const std::string& text : summary.notes) note(text);
 }
@@ -104,7 +106,7 @@ Status run(const Arguments& arguments) {
       dataset::merge_datasets(prefixes, arguments.output_prefix, options);
   bar.clear();
   MEG_RETURN_IF_ERROR(summary.status());
-  print_summary(*summary, work.seconds());
+  print_summary(*summary, arguments.output_prefix, work.seconds());
   return Status();
 }
 

@@ -12,6 +12,7 @@
 
 #include "libmeg/logging/log_lines.h"
 #include "libmeg/samples/gpt_datasets.h"
+#include "tools/common/byte_size.h"
 #include "tools/common/flag_groups/data_flags.h"
 #include "tools/common/flags/flags.h"
 #include "tools/common/interruption.h"
@@ -91,6 +92,8 @@ void print_cache(const samples::IndexCacheReport& cache) {
              outcome_text(cache), cache.samples, epochs, cache.seconds);
   if (!cache.reason.empty()) fmt::print("   because {}\n", cache.reason);
   if (!cache.description.empty()) fmt::print("   {}\n", cache.description);
+  if (cache.outcome == samples::CacheOutcome::kFound || cache.files.empty()) return;
+  fmt::print("   {}\n", written_text(fmt::format("{} files", cache.files.size()), cache.files));
 }
 
 ordered_json json_of(const samples::IndexCacheReport& cache) {

@@ -250,6 +250,7 @@ Result<PreprocessSummary> finished_run(const PreprocessOptions& options, DType d
                               status.message(), journal.path()));
   }
   PreprocessSummary summary = end.summary;
+  summary.datasets = output_datasets(options);
   summary.was_finished = true;
   return summary;
 }
@@ -301,6 +302,7 @@ Result<PreprocessSummary> preprocess(const PreprocessOptions& options,
   Progress whole = writer.progress();
   whole.total_bytes = source.total_bytes();
   PreprocessSummary summary = writer.summary();
+  summary.datasets = output_datasets(options);
   summary.warnings = source.notes();
   const auto keep_going = [&] { return !progress || progress(whole); };
   // Called when everything is on the disk and nothing is published: from here on a killed process

@@ -82,6 +82,7 @@ struct PreprocessSummary {
   int64_t text_tokens = 0;  ///< Tokens without end-of-document tokens.
   int64_t blank_lines = 0;
   int64_t skipped_lines = 0;
+  std::vector<std::string> datasets;          ///< Prefixes of what was written.
   bool was_finished = false;                  ///< An earlier process did it all; its counts.
   std::vector<std::string> skipped_examples;  ///< Messages of the first skipped lines.
   std::vector<std::string> warnings;          ///< Warnings for the user; usually empty.

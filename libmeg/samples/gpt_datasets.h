@@ -50,8 +50,9 @@ struct IndexCacheReport {
   Split split = Split::kTrain;
   std::string prefix;  ///< Empty for the index of a blend.
   CacheOutcome outcome = CacheOutcome::kFound;
-  std::string reason;       ///< kRebuilt: why.
-  std::string description;  ///< File, where there is one; the others stand beside it.
+  std::string reason;              ///< kRebuilt: why.
+  std::string description;         ///< File, where there is one; the others stand beside it.
+  std::vector<std::string> files;  ///< Of the cache, the description with them.
   int64_t samples = 0;
   int64_t epochs = 1;
   double seconds = 0;

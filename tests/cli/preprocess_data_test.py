@@ -61,7 +61,8 @@ class Output(PreprocessData):
                          r" > padded vocab \(size: \d+\) with \d+ dummy tokens \(new size: \d+\)" "\n"
                          r"Time to startup: [\d.e-]+" "\n"
                          r"documents: 5\ntokens: \d+\nbytes: \d+\nseconds: [\d.]+\n"
-                         r"tokens/s: \d+" "\nblank lines: 1\n$")
+                         r"tokens/s: \d+" "\nblank lines: 1\n"
+                         r"wrote .*out_text_document\.\{bin,idx\} \(154 bytes\)" "\n$")
         self.assertRegex(result.stderr, r"^Processed 2 documents \([\d.]+ docs/s, [\d.]+ MB/s\).\n"
                          r"Processed 4 documents \([\d.]+ docs/s, [\d.]+ MB/s\).\n$")
 

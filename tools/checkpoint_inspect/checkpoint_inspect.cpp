@@ -21,6 +21,7 @@
 #include "tools/checkpoint_inspect/checkpoint_inspect_answer.h"
 #include "tools/checkpoint_inspect/checkpoint_inspect_html.h"
 #include "tools/checkpoint_inspect/checkpoint_inspect_text.h"
+#include "tools/common/byte_size.h"
 #include "tools/common/flag_groups/checkpoint_flags.h"
 #include "tools/common/flags/flags.h"
 #include "tools/common/json_output.h"
@@ -130,7 +131,9 @@ Status write_page(const std::string& path, const ordered_json& answer) {
   MEG_ASSIGN_OR_RETURN(io::AtomicFile file, io::AtomicFile::create(path));
   const std::string page = html_page(answer);
   MEG_RETURN_IF_ERROR(file.write(std::as_bytes(std::span(page))));
-  return file.commit();
+  MEG_RETURN_IF_ERROR(file.commit());
+  note(written_text(path, {&path, 1}));
+  return Status();
 }
 
 Result<checkpoint::CheckpointSummary> summarize(const Arguments& arguments) {

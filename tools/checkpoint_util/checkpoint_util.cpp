@@ -50,7 +50,7 @@ void print_vocabulary(const checkpoint::ReshardPlan& plan,
 void print_plan(const checkpoint::MegatronCheckpoint& checkpoint,
                 const checkpoint::ReshardOptions& options, const checkpoint::ReshardPlan& plan) {
   print(fmt::format("checkpoint: {}, {}, {} parameters", checkpoint.folder().folder,
-                    source_text(checkpoint), with_commas(plan.parameter_count)));
+                    source_text(checkpoint), plan.parameter_count));
   print(fmt::format(
       "layout: {} -> {}",
       layout_text(checkpoint.tensor_model_parallel_size(),
@@ -61,12 +61,12 @@ void print_plan(const checkpoint::MegatronCheckpoint& checkpoint,
                   options.virtual_pipeline_model_parallel_size,
                   options.expert_model_parallel_size)));
   print_vocabulary(plan, options);
-  print(fmt::format("tensors: {}, {} bytes to read, {} bytes to write",
-                    plan.transfers.transfers.size(), with_commas(plan.transfers.source_bytes()),
-                    with_commas(plan.transfers.target_bytes())));
+  print(fmt::format("tensors: {}, {} to read, {} to write", plan.transfers.transfers.size(),
+                    byte_size_text(plan.transfers.source_bytes()),
+                    byte_size_text(plan.transfers.target_bytes())));
   for (const checkpoint::TransferTargetFile& file : plan.transfers.targets) {
-    print(fmt::format("file: {}, {} bytes", file.path,
-                      with_commas(static_cast<int64_t>(file.layout.file_size))));
+    print(fmt::format("file: {}, {}", file.path,
+                      byte_size_text(static_cast<int64_t>(file.layout.file_size))));
   }
   for (const std::string& text : plan.notes) print("note: " + text);
 }

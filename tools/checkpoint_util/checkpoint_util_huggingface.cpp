@@ -18,13 +18,13 @@ void print_plan(const checkpoint::MegatronCheckpoint& checkpoint,
   for (const checkpoint::ExportedFile& file : plan.files) tensors += file.copies.size();
   print(fmt::format("checkpoint: {}, {}", checkpoint.folder().folder, source_text(checkpoint)));
   print(fmt::format("target: Hugging Face ({}), {} parameters", plan.class_name,
-                    with_commas(plan.parameter_count)));
+                    plan.parameter_count));
   print(fmt::format("vocabulary rows: {} -> {}", plan.source_vocab_rows, plan.target_vocab_rows));
-  print(fmt::format("tensors: {}, {} bytes to read, {} bytes to write", tensors,
-                    with_commas(plan.source_bytes()), with_commas(plan.target_bytes())));
+  print(fmt::format("tensors: {}, {} to read, {} to write", tensors,
+                    byte_size_text(plan.source_bytes()), byte_size_text(plan.target_bytes())));
   for (const checkpoint::ExportedFile& file : plan.files) {
-    print(fmt::format("file: {}, {} bytes", file.name,
-                      with_commas(static_cast<int64_t>(file.layout.file_size))));
+    print(fmt::format("file: {}, {}", file.name,
+                      byte_size_text(static_cast<int64_t>(file.layout.file_size))));
   }
   for (const std::string& text : plan.notes) print("note: " + text);
 }

@@ -6,7 +6,9 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <optional>
+#include <system_error>
 
 namespace meg::tools {
 namespace {
@@ -43,16 +45,6 @@ Result<int64_t> parse_byte_size(std::string_view text) {
   return static_cast<int64_t>(number * *unit);
 }
 
-std::string with_commas(int64_t number) {
-  std::string text = fmt::format("{}", number);
-  const size_t first = number < 0 ? 1 : 0;
-  for (size_t at = text.size(); at > first + 3;) {
-    at -= 3;
-    text.insert(at, ",");
-  }
-  return text;
-}
-
 std::string byte_size_text(int64_t bytes) {
   if (bytes < 1000) return fmt::format("{} bytes", bytes);
   double amount = static_cast<double>(bytes) / 1000;
@@ -63,6 +55,17 @@ std::string byte_size_text(int64_t bytes) {
     ++unit;
   }
   return fmt::format("{:.{}f} {}B", amount, amount < 10 ? 2 : amount < 100 ? 1 : 0, kUnits[unit]);
+}
+
+std::string written_text(std::string_view what, std::span<const std::string> files) {
+  int64_t bytes = 0;
+  for (const std::string& file : files) {
+    std::error_code gone;
+    const uintmax_t size = std::filesystem::file_size(file, gone);
+    // Another process may take an output away at once.
+    if (!gone) bytes += static_cast<int64_t>(size);
+  }
+  return fmt::format("wrote {} ({})", what, byte_size_text(bytes));
 }
 
 }  // namespace meg::tools

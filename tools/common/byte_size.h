@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -12,10 +13,11 @@ namespace meg::tools {
 /// KB, MB, GB, TB by 1000; case does not matter. kInvalidArgument for everything else.
 Result<int64_t> parse_byte_size(std::string_view text);
 
-/// "1,419,485,184"
-std::string with_commas(int64_t number);
-
 /// "1.42 GB", by 1000; "999 bytes" below 1000.
 std::string byte_size_text(int64_t bytes);
+
+/// "wrote WHAT (1.42 GB)": what a program says of its output at the end. The size is that of these
+/// files on the disk.
+std::string written_text(std::string_view what, std::span<const std::string> files);
 
 }  // namespace meg::tools

@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cstdio>
 #include <string>
 
 #include "libmeg/text/terminal_text.h"
+#include "tools/common/byte_size.h"
 
 namespace meg::tools {
 namespace {
@@ -35,6 +37,11 @@ int fail_usage(const Status& status) {
 
 int fail_by_code(const Status& status) {
   return status.code() == StatusCode::kInvalidArgument ? fail_usage(status) : fail(status);
+}
+
+void print_written_dataset(const std::string& prefix) {
+  const std::array<std::string, 2> files = {prefix + ".bin", prefix + ".idx"};
+  fmt::print("{}\n", written_text(prefix + ".{bin,idx}", files));
 }
 
 void note(std::string_view text) { print_line("note", text); }

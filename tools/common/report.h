@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "libmeg/base/status.h"
@@ -17,6 +18,9 @@ int fail_usage(const Status& status);
 
 /// As fail_usage() where the status is kInvalidArgument, otherwise as fail().
 int fail_by_code(const Status& status);
+
+/// Prints `wrote PREFIX.{bin,idx} (1.42 GB)` on standard output.
+void print_written_dataset(const std::string& prefix);
 
 /// Prints `note: text` on standard error.
 void note(std::string_view text);

@@ -6,6 +6,7 @@
 #include "libmeg/base/stopwatch.h"
 #include "libmeg/evaluation/lambada.h"
 #include "libmeg/io/atomic_file.h"
+#include "tools/common/byte_size.h"
 #include "tools/common/json_output.h"
 #include "tools/evaluate_gpt/evaluate_gpt.h"
 
@@ -96,7 +97,9 @@ Status write_results(const std::string& path, const Definition& definition) {
   }
   MEG_ASSIGN_OR_RETURN(io::AtomicFile file, io::AtomicFile::create(path));
   MEG_RETURN_IF_ERROR(file.write(std::as_bytes(std::span(lines))));
-  return file.commit();
+  MEG_RETURN_IF_ERROR(file.commit());
+  note(written_text(path, {&path, 1}));
+  return Status();
 }
 
 }  // namespace

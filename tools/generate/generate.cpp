@@ -17,6 +17,7 @@
 #include "libmeg/io/atomic_file.h"
 #include "libmeg/text/terminal_text.h"
 #include "libmeg/tokenizer/decode_stream.h"
+#include "tools/common/byte_size.h"
 #include "tools/common/model_run.h"
 #include "tools/common/progress_bar.h"
 #include "tools/common/report.h"
@@ -74,7 +75,9 @@ Status write_lines(const std::optional<std::string>& path, const std::string& li
   }
   MEG_ASSIGN_OR_RETURN(io::AtomicFile file, io::AtomicFile::create(*path));
   MEG_RETURN_IF_ERROR(file.write(std::as_bytes(std::span(lines))));
-  return file.commit();
+  MEG_RETURN_IF_ERROR(file.commit());
+  note(written_text(*path, {&*path, 1}));
+  return Status();
 }
 
 std::vector<serving::GenerationRequest> requests_of(const GenerateFlags& flags,

@@ -215,6 +215,9 @@ void print_summary(const preprocess::PreprocessSummary& summary, double seconds)
              static_cast<double>(summary.tokens) / seconds);
   if (summary.blank_lines > 0) fmt::print("blank lines: {}\n", summary.blank_lines);
   if (summary.skipped_lines > 0) fmt::print("skipped lines: {}\n", summary.skipped_lines);
+  if (!summary.was_finished) {
+    for (const std::string& prefix : summary.datasets) print_written_dataset(prefix);
+  }
   std::fflush(stdout);
   for (const std::string& text : summary.skipped_examples) note("skipped " + text);
   for (const std::string& text : summary.warnings) warning(text);

@@ -9,6 +9,7 @@
 
 #include "libmeg/model/vocab_padding.h"
 #include "libmeg/tokenizer/open_tokenizer.h"
+#include "tools/common/byte_size.h"
 #include "tools/common/flags/flags.h"
 #include "tools/common/interruption.h"
 #include "tools/common/passive_openmp.h"
@@ -129,6 +130,9 @@ Status train(const PretrainFlags& flags, const parallel::ParallelState& ranks) {
     trainer->watch([&](const train::StepReport& step) { progress.update(step.iteration); }, {});
   }
   MEG_RETURN_IF_ERROR(trainer->run());
+  if (flags.trace_schedule.has_value() && ranks.mesh().rank() == 0) {
+    progress.print_line(written_text(*flags.trace_schedule, {&*flags.trace_schedule, 1}));
+  }
   // Without an error only: after one, ranks end without waiting for each other.
   return ranks.end();
 }

@@ -191,6 +191,7 @@ Status run(const Arguments& arguments) {
   MEG_ASSIGN_OR_RETURN(const tokenizer::TrainedBpe trained, learn(arguments, trainer));
   MEG_RETURN_IF_ERROR(files.save(trained));
   print_summary(arguments, texts, trained, work.seconds());
+  for (const std::string& path : files.paths()) print(written_text(path, {&path, 1}));
   return {};
 }
 

@@ -9,6 +9,7 @@
 
 #include "libmeg/base/thread_pool.h"
 #include "libmeg/checkpoint/verify/checkpoint_manifest.h"
+#include "tools/common/byte_size.h"
 #include "tools/common/flag_groups/checkpoint_flags.h"
 #include "tools/common/flags/flags.h"
 #include "tools/common/json_output.h"
@@ -70,7 +71,8 @@ int write(const std::string& path, const checkpoint::MegatronCheckpoint& checkpo
     object["tensors"] = manifest->tensors.size();
     print_json(object);
   } else {
-    fmt::print("{}: {} tensors\n", path, manifest->tensors.size());
+    fmt::print("{}: {} tensors\n{}\n", path, manifest->tensors.size(),
+               written_text(path, {&path, 1}));
   }
   return 0;
 }

@@ -99,6 +99,7 @@ Result<std::unique_ptr<SampleDataset>> blend_of(
        .outcome = cache.outcome,
        .reason = cache.reason,
        .description = request.files.has_value() ? request.files->description : std::string(),
+       .files = request.files.has_value() ? request.files->parts() : std::vector<std::string>(),
        .samples = blended->size(),
        .epochs = 1,
        .seconds = watch.seconds()});

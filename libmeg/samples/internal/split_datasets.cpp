@@ -142,6 +142,7 @@ void SplitDatasets::open_cache(Split split, const Part& part,
                       .outcome = cache->outcome,
                       .reason = cache->reason,
                       .description = cache->files.description,
+                      .files = cache->files.parts(),
                       .samples = cache->plan.samples,
                       .epochs = cache->plan.epochs,
                       .seconds = watch.seconds()};

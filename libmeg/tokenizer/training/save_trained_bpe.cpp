@@ -211,4 +211,10 @@ Status TrainedBpeFiles::save(const TrainedBpe& trained) {
   return io::AtomicFile::commit_all(files);
 }
 
+std::vector<std::string> TrainedBpeFiles::paths() const {
+  std::vector<std::string> paths;
+  for (const std::string& name : names_) paths.push_back(options_.folder + "/" + name);
+  return paths;
+}
+
 }  // namespace meg::tokenizer

@@ -31,6 +31,9 @@ class TrainedBpeFiles {
 
   Status save(const TrainedBpe& trained);
 
+  /// Of the files, in the folder.
+  std::vector<std::string> paths() const;
+
  private:
   SaveOptions options_;
   std::vector<std::string> names_;

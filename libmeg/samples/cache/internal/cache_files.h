@@ -35,6 +35,8 @@ struct BlendIndexFiles {
   std::string description;
   std::string dataset_index;
   std::string sample_index;
+
+  std::vector<std::string> parts() const { return {description, dataset_index, sample_index}; }
 };
 
 /// nullopt where blends are not cached: without a cache path, and at v2.x.
