@@ -8,6 +8,7 @@
 
 #include "libmeg/evaluation/scoring.h"
 #include "libmeg/generation/model_engine.h"
+#include "libmeg/nn/internal/decode_graphs.h"
 #include "tests/generation/letter_tokenizer.h"
 #include "tests/pretended_device/budget.h"
 #include "tests/pretended_device/cuda_library.h"
@@ -242,6 +243,25 @@ TEST(PretendedDeviceGraphsTest, LaterStepsOfDecodingAreOneLaunch) {
   const std::vector<int64_t> others = operations_of_steps(**engine, 3, 3);
   EXPECT_GT(others[0], 150);
   EXPECT_EQ(others[2], found[2]);
+}
+
+TEST(PretendedDeviceGraphsTest, WhatCannotBeRecordedIsRunAsItIs) {
+  if (!test::load_cuda_library(/*counts_memory=*/false)) {
+    GTEST_SKIP() << "this LibTorch is for CPUs only";
+  }
+  const at::Tensor tokens = at::zeros({2}, at::dtype(at::kLong).device(at::kCUDA));
+  const at::Tensor numbers = at::zeros({3, 2}, at::kLong);
+  nn::DecodeGraphs graphs(tokens.device());
+  int calls = 0;
+  const auto pass = [&](const at::Tensor& given, const at::Tensor&, int64_t) {
+    // As it is, then once before it is recorded.
+    if (++calls == 3) throw std::runtime_error("it waits for the GPU");
+    return given.clone();
+  };
+  for (const int expected : {1, 4, 5}) {
+    EXPECT_TRUE(graphs.run(/*model=*/7, tokens, numbers, /*longest=*/9, {}, pass).defined());
+    EXPECT_EQ(calls, expected);
+  }
 }
 
 }  // namespace

@@ -109,19 +109,21 @@ std::unique_ptr<DeviceGraph> DeviceGraph::record(std::shared_ptr<Memory> memory,
       c10::impl::VirtualGuardImpl(memory->device().type()).getStream(memory->device());
   order(before, memory->stream());
   kernels::StreamGraph graph;
-  bool recorded = true;
+  bool recorded = false;
   {
     const c10::StreamGuard on_own(memory->stream());
     body();
-    check_launch(kernels::StreamGraph::begin(memory->cuda_stream()), "graph");
     memory->begin();
-    try {
-      body();
-    } catch (const std::exception&) {
-      recorded = false;  // What cannot be recorded fails where it is asked for.
+    if (kernels::StreamGraph::begin(memory->cuda_stream()) == 0) {
+      recorded = true;
+      try {
+        body();
+      } catch (const std::exception&) {
+        recorded = false;  // What cannot be recorded fails where it is asked for.
+      }
+      recorded = graph.end(memory->cuda_stream()) == 0 && recorded;
     }
     memory->end();
-    recorded = graph.end(memory->cuda_stream()) == 0 && recorded;
   }
   order(memory->stream(), before);
   if (!recorded) return nullptr;
