@@ -120,6 +120,8 @@ FlagSpec spec_of(const megatron::ArgumentRow& row, const ArgumentFamilyRows& fam
   spec.default_text = current_value(spec);
   const std::vector<std::string_view> choices = megatron::words_of(row.choices);
   spec.choices.assign(choices.begin(), choices.end());
+  const std::vector<std::string_view> supported = megatron::words_of(row.supported);
+  spec.supported.assign(supported.begin(), supported.end());
   set_range(spec, row.range);
   set_use(spec, row, family.scope);
   return spec;

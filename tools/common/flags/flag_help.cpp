@@ -50,7 +50,7 @@ std::string with_metavar(const FlagSpec& spec) {
 
 std::string notes_about(const FlagSpec& spec) {
   std::string notes;
-  if (!spec.choices.empty()) notes += fmt::format(" {{{}}}", fmt::join(spec.choices, ", "));
+  if (!spec.listed().empty()) notes += fmt::format(" {{{}}}", fmt::join(spec.listed(), ", "));
   if (spec.required && spec.use == FlagSpec::Use::kBound) notes += " (required)";
   if (!spec.default_text.empty() && !spec.required) {
     notes += fmt::format(" (default: {})", spec.default_text);

@@ -75,7 +75,7 @@ Result<std::string> convert(const FlagSpec& spec, std::string_view text) {
   if (choices.empty() || std::find(choices.begin(), choices.end(), text) != choices.end()) {
     return std::string(text);
   }
-  return flag_error("expected one of {}, found {}", fmt::join(choices, ", "),
+  return flag_error("expected one of {}, found {}", fmt::join(spec.listed(), ", "),
                     text::printable(text));
 }
 

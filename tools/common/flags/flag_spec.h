@@ -57,7 +57,12 @@ struct FlagSpec {
   double real_min = -std::numeric_limits<double>::infinity();
   double real_max = std::numeric_limits<double>::infinity();
   bool real_limits = false;
-  std::vector<std::string> choices;
+  std::vector<std::string> choices;  ///< That parsing takes; empty: any.
+  /// The choices that are supported, if not all are; the others are refused after parsing.
+  std::vector<std::string> supported;
+
+  /// Those that help and errors list.
+  const std::vector<std::string>& listed() const { return supported.empty() ? choices : supported; }
 };
 
 /// The rows that Flags::arguments() was called with.
