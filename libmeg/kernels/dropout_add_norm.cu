@@ -12,6 +12,8 @@ constexpr int kWarp = 32;
 /// Packs of a row that a thread keeps in registers: all that it reads is under way at once. The
 /// backward pass keeps sums of columns besides.
 constexpr int kForwardKept = 4, kBackwardKept = 2;
+/// Of fewer rows a thread of the forward pass keeps one pack.
+constexpr int64_t kFewRows = 512;
 /// Threads of a row, at most.
 constexpr int kMaxThreads = 256;
 /// Threads of a block, at least. Where a row is a warp's alone, its warps take a row each.
@@ -459,13 +461,21 @@ int launch_backward(const DropoutAddNormBackward& call, float* scratch, cudaStre
                                          call.grad_bias);
 }
 
+template <int kKept, class T, class R, int kSize>
+int launch_forward_of(const DropoutAddNormForward& call, cudaStream_t stream) {
+  const int threads = threads_for(call.columns / kSize, kKept);
+  const auto of_block = static_cast<unsigned>(block_threads(threads));
+  return launch<forward_kernel<T, R, kSize, kKept>>(blocks_for(call.rows, of_block / threads),
+                                                    of_block, stream, call,
+                                                    DropoutFactors(call.dropout), threads);
+}
+
 template <class T, class R, int kSize>
 int launch_forward(const DropoutAddNormForward& call, cudaStream_t stream) {
-  const int threads = threads_for(call.columns / kSize, kForwardKept);
-  const auto of_block = static_cast<unsigned>(block_threads(threads));
-  return launch<forward_kernel<T, R, kSize, kForwardKept>>(
-      blocks_for(call.rows, of_block / threads), of_block, stream, call,
-      DropoutFactors(call.dropout), threads);
+  // Few rows, as a step of decoding has, leave most of a GPU idle: more threads for each are
+  // sooner done with it.
+  return call.rows < kFewRows ? launch_forward_of<1, T, R, kSize>(call, stream)
+                              : launch_forward_of<kForwardKept, T, R, kSize>(call, stream);
 }
 
 /// Calls `call` with a value of the arrays' type and one of the residual's.

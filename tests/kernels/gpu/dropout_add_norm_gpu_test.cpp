@@ -48,6 +48,8 @@ std::vector<Case> cases() {
     for (const int64_t columns : {1, 3, 17, 64, 129, 1024, 2056, 8208}) {
       all.push_back(case_of(type, columns > 1024 ? 3 : 21, columns));
     }
+    all.push_back(case_of(type, 513, 40));  // many rows
+    all.push_back(case_of(type, 513, 2056));
     Case made = case_of(type, 37, 72);
     made.shape.residual_type = FloatType::kFloat32;
     all.push_back(made);

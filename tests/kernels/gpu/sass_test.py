@@ -55,11 +55,11 @@ for operation in ("LD", "ST"):
                          (call.format(element), operation, 16, "<=", 0)]
 for pair in ("6__halfS3_", "13__nv_bfloat16S3_"):
     # Statistics of a row are single floats.
-    for call, operation in (("14forward_kernelI{}Li8ELi[0-9]EEEvNS0_21DropoutAddNormForward", "ST"),
+    for call, operation in (("14forward_kernelI{}Li8ELi4EEEvNS0_21DropoutAddNormForward", "ST"),
                             ("15backward_kernelI{}Li8ELi[0-9]EEEvNS0_22DropoutAddNormBackward", "LD")):
         EXPECTED += [(call.format(pair), operation, 32, "<=", 2),
                      (call.format(pair), operation, 16, "<=", 0)]
-    EXPECTED += [("14forward_kernelI%sLi8ELi[0-9]EEEvNS0_21DropoutAddNormForward" % pair, "LD", 16, "<=", 0),
+    EXPECTED += [("14forward_kernelI%sLi8ELi4EEEvNS0_21DropoutAddNormForward" % pair, "LD", 16, "<=", 0),
                  ("15backward_kernelI%sLi8ELi[0-9]EEEvNS0_22DropoutAddNormBackward" % pair, "ST", 16, "<=", 0)]
 for element in ("6__half", "13__nv_bfloat16"):
     EXPECTED += [
