@@ -100,13 +100,14 @@ Status FileDescriptor::copy_from(const FileDescriptor& from, int64_t from_offset
                       from.path(), length, from_offset, size);
   }
   Copy copy(from, *this);
+  const bool may_have_holes = from.may_have_holes();
   const int64_t end = from_offset + length;
   const int64_t shift = offset - from_offset;
   for (int64_t at = from_offset; at < end;) {
     // A turn takes one hole and about kStretch of the data behind it, in one or several moves.
     const int64_t begin = at;
-    at = hole_end(from, at, end);
-    for (const int64_t stop = at < end ? data_end(from, at, end) : end;
+    if (may_have_holes) at = hole_end(from, at, end);
+    for (const int64_t stop = may_have_holes && at < end ? data_end(from, at, end) : end;
          at < stop && at - begin < kStretch;) {
       const int64_t count = std::min(stop - at, kStretch);
       MEG_ASSIGN_OR_RETURN(const int64_t done, copy.move(at, at + shift, count));

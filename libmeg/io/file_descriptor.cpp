@@ -85,6 +85,12 @@ Result<FileDescriptor> FileDescriptor::open_regular(const std::string& path) {
   return file;
 }
 
+bool FileDescriptor::may_have_holes() const {
+  struct stat info {};
+
+  return ::fstat(fd_, &info) == 0 && info.st_blocks < info.st_size / 512;
+}
+
 Result<int64_t> FileDescriptor::size() const {
   struct stat info {};
 

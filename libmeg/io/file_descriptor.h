@@ -38,6 +38,11 @@ class FileDescriptor {
 
   Result<int64_t> size() const;
 
+  /// Whether fewer blocks are allocated than the file's bytes take: only then is it worth asking
+  /// where its holes are, which some file systems answer by looking at every page. On those that
+  /// compress, it is true of files without holes as well.
+  bool may_have_holes() const;
+
   /// Reads until `into` is full or the file ends; returns the bytes read.
   Result<size_t> read(std::span<std::byte> into) const;
 

@@ -1,6 +1,5 @@
 #include "libmeg/checkpoint/state/tensor_source.h"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,14 +10,10 @@
 namespace meg::checkpoint {
 namespace {
 
-/// A file without a hole is recognized once, so that its reads need no SEEK_DATA each. On file
-/// systems that compress, blocks are fewer too: then every read asks, and finds data.
-bool has_fewer_blocks_than_bytes(const io::PooledFile& file) {
-  struct stat info {};
-
+/// Asked once, so that reads of a file without holes need no SEEK_DATA each.
+bool may_have_holes(const io::PooledFile& file) {
   const auto open = file.pin();
-  return open.has_value() && ::fstat((*open)->get(), &info) == 0 &&
-         info.st_blocks < info.st_size / 512;
+  return open.has_value() && (*open)->may_have_holes();
 }
 
 class FileSource final : public TensorSource {
@@ -29,7 +24,7 @@ class FileSource final : public TensorSource {
         file_(std::move(file)),
         offset_(offset),
         recorded_crc_(std::move(recorded_crc)),
-        may_have_holes_(has_fewer_blocks_than_bytes(*file_)) {}
+        may_have_holes_(may_have_holes(*file_)) {}
 
   Status read(int64_t first, std::span<std::byte> into) const override {
     const uint64_t offset = offset_of(first);
