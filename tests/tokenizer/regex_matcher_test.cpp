@@ -43,6 +43,16 @@ TEST(RegexMatcher, RepeatsAnIntervalThatAPlusFollows) {
             (Words{"\u00e9\u00e9\u00e9\u00e9", "\u00e9"}));
 }
 
+TEST(RegexMatcher, TakesAScriptWithoutWhatItSharesWithOthers) {
+  // U+3002 and U+30FC are of no script alone, but used with Han, with Hiragana and Katakana.
+  const std::string text = "\u4e2d\u3002\u3042\u30fca";
+  EXPECT_EQ(split("\\p{Han}+", text), (Words{"\u4e2d", "\u3002\u3042\u30fca"}));
+  EXPECT_EQ(split("[\\p{Han}\\p{Hiragana}]+", text),
+            (Words{"\u4e2d", "\u3002", "\u3042", "\u30fca"}));
+  EXPECT_EQ(split("\\P{Hiragana}+", text), (Words{"\u4e2d\u3002", "\u3042", "\u30fca"}));
+  EXPECT_EQ(split("\\p{^Latin}+", text), (Words{"\u4e2d\u3002\u3042\u30fc", "a"}));
+}
+
 TEST(RegexMatcher, ReadsIntervalsAsOnigurumaDoes) {
   EXPECT_EQ(split("a{2}?b", "ab"), (Words{"a", "b"}));
   EXPECT_EQ(split("a{2}?b", "aab"), (Words{"aab"}));

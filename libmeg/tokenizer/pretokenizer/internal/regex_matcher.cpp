@@ -91,6 +91,34 @@ size_t size_of_switch(std::string_view pattern) {
   return end != std::string_view::npos && end > 2 && pattern[end] == ')' ? end + 1 : 0;
 }
 
+template <auto kFree>
+struct Freed {
+  void operator()(auto* pointer) const { kFree(pointer); }
+};
+
+using Code = std::unique_ptr<pcre2_code, Freed<pcre2_code_free>>;
+
+/// Whether \p{sc:name} means something.
+bool is_script(std::string_view name) {
+  const std::string pattern = fmt::format("\\p{{sc:{}}}", name);
+  int error = 0;
+  PCRE2_SIZE offset = 0;
+  return Code(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), PCRE2_UTF,
+                            &error, &offset, nullptr)) != nullptr;
+}
+
+/// element: \p{Han}, \P{Han} or \p{^Han}, which for PCRE2 has also the characters that Chinese
+/// shares with other scripts, such as its punctuation. \p{sc:Han}, as the packages mean it.
+std::string script_alone(std::string_view element) {
+  const bool is_property =
+      (element.starts_with("\\p{") || element.starts_with("\\P{")) && element.ends_with('}');
+  if (!is_property) return std::string(element);
+  const size_t begin = element.substr(3).starts_with('^') ? 4 : 3;
+  const std::string_view name = element.substr(begin, element.size() - begin - 1);
+  if (!is_script(name)) return std::string(element);
+  return fmt::format("{}sc:{}}}", element.substr(0, begin), name);
+}
+
 /// Writes a pattern in PCRE2's dialect: with classes of characters as the packages see them, and
 /// for Oniguruma with its meaning of `{2}?`, which may match nothing, of `{1,3}+`, which repeats
 /// the interval, of `{,3}`, and of `a(?i)b|c`, which is `a(?i:b|c)`.
@@ -144,7 +172,7 @@ class Translation {
     }
     const std::string_view ranges = ranges_of_escape(element);
     if (ranges.empty()) {
-      text_ += element;
+      text_ += script_alone(element);
     } else {
       text_.append(in_brackets_ ? "" : "[").append(ranges).append(in_brackets_ ? "" : "]");
     }
@@ -166,12 +194,6 @@ class Translation {
   bool in_brackets_ = false;
 };
 
-template <auto kFree>
-struct Freed {
-  void operator()(auto* pointer) const { kFree(pointer); }
-};
-
-using Code = std::unique_ptr<pcre2_code, Freed<pcre2_code_free>>;
 using MatchContext = std::unique_ptr<pcre2_match_context, Freed<pcre2_match_context_free>>;
 using MatchData = std::unique_ptr<pcre2_match_data, Freed<pcre2_match_data_free>>;
 
