@@ -31,28 +31,39 @@ void BpeModel::start_pieces(std::string_view word, std::vector<int32_t>& pieces)
     for (const char byte : word) pieces.push_back(static_cast<uint8_t>(byte));
     return;
   }
-  bool after_unknown = false;
+  // As in Hugging Face's BPE: a character that the vocabulary lacks becomes bytes, where the model
+  // has all of its bytes, else the unknown token, which neighbours share where fuse_unk says so.
+  // The unknown token is held back until a known character or the end comes: bytes go before it.
+  bool holds_unknown = false;
+  const auto end_unknown = [&] {
+    if (std::exchange(holds_unknown, false)) pieces.push_back(unknown_);
+  };
   while (!word.empty()) {
     const text::DecodedCodePoint next = text::decode_code_point(word);
+    const std::string_view character = word.substr(0, next.size);
     const auto known = characters_.find(next.code_point);
     if (known != characters_.end()) {
+      end_unknown();
       pieces.push_back(known->second);
-      // The order of Hugging Face's BPE: bytes before the unknown token, which neighbours share
-      // where fuse_unk says so.
-    } else if (byte_fallback_) {
-      for (const char byte : word.substr(0, next.size)) {
-        pieces.push_back(static_cast<uint8_t>(byte));
-      }
-    } else if (unknown_ != kNone && !(after_unknown && fuse_unknown_)) {
-      pieces.push_back(unknown_);
+    } else if (falls_back_to_bytes(character)) {
+      for (const char byte : character) pieces.push_back(static_cast<uint8_t>(byte));
+    } else if (unknown_ != kNone) {
+      if (!fuse_unknown_) end_unknown();
+      holds_unknown = true;
     }
-    after_unknown = known == characters_.end() && !byte_fallback_;
     word.remove_prefix(next.size);
   }
+  end_unknown();
+}
+
+bool BpeModel::falls_back_to_bytes(std::string_view character) const {
+  return std::all_of(character.begin(), character.end(), [this](char byte) {
+    return fallback_bytes_[static_cast<unsigned char>(byte)];
+  });
 }
 
 std::string BpeModel::rules(const std::set<int32_t>& apart) const {
-  std::string text = fmt::format("bpe {} {} {} {}\n", of_characters_, byte_fallback_,
+  std::string text = fmt::format("bpe {} {} {} {}\n", of_characters_, fallback_bytes_.all(),
                                  of_characters_ && fuse_unknown_, !whole_words_.empty());
   if (unknown_ != kNone && of_characters_) text.append(piece_bytes(unknown_)).append("\n");
   const auto add = [&text](std::string_view bytes) {

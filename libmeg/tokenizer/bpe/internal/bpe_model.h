@@ -1,5 +1,6 @@
 #pragma once
 
+#include <bitset>
 #include <cstdint>
 #include <optional>
 #include <set>
@@ -132,6 +133,7 @@ class BpeModel {
   std::string_view bytes_of(Span span) const { return {bytes_.data() + span.offset, span.size}; }
 
   void collect_whole_words();
+  bool falls_back_to_bytes(std::string_view character) const;
 
   static constexpr int32_t kNone = -1;
   static constexpr uint32_t kFallbackBytes = 6;  // of `<0x41>`
@@ -148,8 +150,8 @@ class BpeModel {
 
   bool of_characters_ = false;
   std::unordered_map<char32_t, int32_t> characters_;  // pieces, of a model of characters
-  bool byte_fallback_ = false;
-  int32_t unknown_ = kNone;  // piece
+  std::bitset<256> fallback_bytes_;                   // that have a piece `<0x41>`
+  int32_t unknown_ = kNone;                           // piece
   bool fuse_unknown_ = false;
 
   std::vector<std::string> warnings_;

@@ -75,26 +75,21 @@ bool BpeModelBuilder::append_bytes(std::string_view token, std::string& bytes) c
 /// The pieces that words of a model of characters start with.
 void BpeModelBuilder::add_characters() {
   model_.of_characters_ = true;
-  model_.byte_fallback_ = rules_.byte_fallback;
   model_.fuse_unknown_ = rules_.fuse_unknown;
   const std::vector<Vocabulary::Entry>& entries = vocabulary_.entries();
-  int bytes = 0;
   for (size_t entry = 0; entry < entries.size(); ++entry) {
     const std::string_view text = entries[entry].text;
     const std::optional<uint8_t> byte = fallback_byte(text);
     if (rules_.byte_fallback && byte) {
       entry_pieces_[entry] = *byte;
       model_.piece_ids_[*byte] = entries[entry].id;
-      ++bytes;
+      model_.fallback_bytes_.set(*byte);
     }
     if (text.empty()) continue;
     const text::DecodedCodePoint first = text::decode_code_point(text);
     if (first.size != text.size()) continue;
     model_.characters_[first.code_point] = piece_of(static_cast<int32_t>(entry));
   }
-  // With fewer than all of them the library falls back to the unknown token for the whole
-  // character.
-  model_.byte_fallback_ = bytes == 256;
   const int32_t unknown = rules_.unknown_token ? vocabulary_.find(*rules_.unknown_token) : kNone;
   if (unknown != kNone) model_.unknown_ = piece_of(unknown);
 }

@@ -1,0 +1,52 @@
+// Ids of small tokenizers in cases that files seldom have. Expected ids are those of tokenizers
+// 0.23.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "libmeg/tokenizer/huggingface/internal/hugging_face_tokenizer.h"
+#include "tests/temp_folder.h"
+
+namespace meg::tokenizer {
+namespace {
+
+using Json = nlohmann::json;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using Ids = std::vector<int32_t>;
+
+Result<Ids> encode(const Json& file, std::string_view text) {
+  const test::TempFolder folder;
+  test::write_file(folder.path("tokenizer.json"), file.dump());
+  MEG_ASSIGN_OR_RETURN(const auto tokenizer, HuggingFaceTokenizer::open(folder.path(), {}));
+  return tokenizer->encode(text);
+}
+
+Ids ids_of(const Json& file, std::string_view text) {
+  const auto ids = encode(file, text);
+  EXPECT_TRUE(ids) << ids.status().message();
+  return ids ? *ids : Ids();
+}
+
+/// BPE of characters without merges.
+Json characters(const Json& vocab) {
+  return {{"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", Json::array()}}}};
+}
+
+TEST(HuggingFaceIds, TakesBytesForTheCharactersThatHaveThem) {
+  Json file = characters({{"<unk>", 0}, {"a", 1}, {"<0xC3>", 2}, {"<0xA9>", 3}});
+  file["model"]["unk_token"] = "<unk>";
+  file["model"]["byte_fallback"] = true;
+  EXPECT_THAT(ids_of(file, "a\u00e9"), ElementsAre(1, 2, 3));
+  EXPECT_THAT(ids_of(file, "\u65e5a"), ElementsAre(0, 1));
+  // Bytes go before an unknown token that stands in front of them.
+  EXPECT_THAT(ids_of(file, "\u65e5\u00e9a"), ElementsAre(2, 3, 0, 1));
+  EXPECT_THAT(ids_of(file, "\u65e5\u672c\u00e9"), ElementsAre(0, 2, 3, 0));
+  file["model"]["fuse_unk"] = true;
+  EXPECT_THAT(ids_of(file, "\u65e5\u00e9\u672ca"), ElementsAre(2, 3, 0, 1));
+}
+
+}  // namespace
+}  // namespace meg::tokenizer
