@@ -48,5 +48,15 @@ TEST(HuggingFaceIds, TakesBytesForTheCharactersThatHaveThem) {
   EXPECT_THAT(ids_of(file, "\u65e5\u00e9\u672ca"), ElementsAre(2, 3, 0, 1));
 }
 
+TEST(HuggingFaceIds, LooksUpTheWholeTextWhereMetaspaceDoesNotSplit) {
+  Json file = characters({{"\u2581", 0}, {"a", 1}, {"\u2581a", 2}});
+  file["model"]["ignore_merges"] = true;
+  file["pre_tokenizer"] = {{"type", "Metaspace"}, {"prepend_scheme", "always"}, {"split", false}};
+  EXPECT_THAT(ids_of(file, "a"), ElementsAre(2));
+  EXPECT_THAT(ids_of(file, "a a"), ElementsAre(0, 1, 0, 1));
+  file["pre_tokenizer"]["split"] = true;
+  EXPECT_THAT(ids_of(file, "a a"), ElementsAre(2, 2));
+}
+
 }  // namespace
 }  // namespace meg::tokenizer

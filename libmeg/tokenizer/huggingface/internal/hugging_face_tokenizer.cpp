@@ -41,8 +41,10 @@ fast::WordScanner metaspace_scanner(const TokenizerJson& file) {
   if (!is_default) return metaspace->split ? nullptr : fast::scan_one_word;
   if (metaspace && metaspace->split) return scan_metaspace_each;
   // Where no merge goes across a space mark, words before and behind it merge apart, and each is
-  // found in the cache. Else the whole text is one word.
-  const bool is_one = !file.bpe || merges_cross_metaspace(*file.bpe);
+  // found in the cache. Else the whole text is one word, as where it may be a token that is not
+  // merged.
+  const bool is_one =
+      !file.bpe || merges_cross_metaspace(*file.bpe) || !file.bpe->whole_words().empty();
   return is_one ? fast::scan_one_word : scan_metaspace_runs;
 }
 
