@@ -58,5 +58,20 @@ TEST(HuggingFaceIds, LooksUpTheWholeTextWhereMetaspaceDoesNotSplit) {
   EXPECT_THAT(ids_of(file, "a a"), ElementsAre(2, 2));
 }
 
+TEST(HuggingFaceIds, DecidesTiesByScoresAsThePackageReadsThem) {
+  const auto ids = [](double single, double triple, double first) {
+    Json vocab = Json::array();
+    for (const auto& [piece, score] : {std::pair("<unk>", 0.0), std::pair("b", first),
+                                       std::pair("a", single), std::pair("aaa", triple)}) {
+      vocab.push_back(Json::array({piece, score}));
+    }
+    return ids_of({{"model", {{"type", "Unigram"}, {"unk_id", 0}, {"vocab", vocab}}}}, "baaaaa");
+  };
+  EXPECT_THAT(ids(-1.7197380057886593, -2.9589867283276985, -1.1137952145076602),
+              ElementsAre(1, 2, 3, 2));
+  EXPECT_THAT(ids(-3.5182799930038198, -4.89920881293209, -1.0725902985793137),
+              ElementsAre(1, 2, 2, 3));
+}
+
 }  // namespace
 }  // namespace meg::tokenizer

@@ -1,6 +1,9 @@
 #include "libmeg/tokenizer/huggingface/internal/models/model_reader.h"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
 #include <iterator>
 #include <limits>
 #include <span>
@@ -114,6 +117,39 @@ Status read_bpe(const JsonPart& part, TokenizerJson& file) {
   return {};
 }
 
+double power_of_ten(int exponent) {
+  double power = 0;
+  const std::string text = fmt::format("1e{}", exponent);
+  std::from_chars(text.data(), text.data() + text.size(), power);
+  return power;
+}
+
+/// What tokenizers reads where a file says `value`: it takes the digits for an integer, rounds that
+/// and divides by a power of ten, so that one number of nine is off by its last bit. Sums of scores
+/// are compared, and where they tie this decides.
+double as_tokenizers_reads(double value) {
+  std::array<char, 32> text{};
+  const auto written =
+      std::to_chars(text.begin(), text.end(), value, std::chars_format::scientific);
+  const std::string_view number(text.data(), static_cast<size_t>(written.ptr - text.data()));
+  const size_t mark = number.find('e');
+  if (mark == std::string_view::npos) return value;
+  uint64_t digits = 0;
+  int exponent = 0;
+  std::from_chars(number.data() + mark + (number[mark + 1] == '+' ? 2 : 1), written.ptr, exponent);
+  bool is_behind_point = false;
+  for (const char c : number.substr(0, mark)) {
+    if (c >= '0' && c <= '9') digits = digits * 10 + static_cast<uint64_t>(c - '0');
+    if (c >= '0' && c <= '9' && is_behind_point) --exponent;
+    is_behind_point = is_behind_point || c == '.';
+  }
+  auto read = static_cast<double>(digits);
+  constexpr int kLargest = 308;
+  for (; exponent < -kLargest; exponent += kLargest) read /= power_of_ten(kLargest);
+  read = exponent < 0 ? read / power_of_ten(-exponent) : read * power_of_ten(exponent);
+  return std::copysign(read, value);
+}
+
 /// Pieces are `[text, score]`, by id.
 Result<std::vector<UnigramModel::Piece>> read_pieces(const JsonPart& vocab) {
   MEG_ASSIGN_OR_RETURN(const std::vector<JsonPart> items, vocab.items());
@@ -127,7 +163,7 @@ Result<std::vector<UnigramModel::Piece>> read_pieces(const JsonPart& vocab) {
     const auto [first, is_new] = known.emplace(text, pieces.size());
     if (!is_new)
       return item.corrupt(fmt::format("a piece that is not piece {} again", first->second));
-    pieces.push_back({std::string(text), score});
+    pieces.push_back({std::string(text), as_tokenizers_reads(score)});
   }
   if (pieces.empty()) return vocab.corrupt("at least one piece");
   return pieces;
