@@ -73,5 +73,51 @@ TEST(HuggingFaceIds, DecidesTiesByScoresAsThePackageReadsThem) {
               ElementsAre(1, 2, 2, 3));
 }
 
+struct Fronts {
+  Json normalizer;
+  const char* text;
+  Ids ids;
+};
+
+TEST(HuggingFaceIds, PutsASpaceBeforeAllThatTheFirstCharacterBecomes) {
+  const Json prepend = {{"type", "Prepend"}, {"prepend", "xx"}};
+  const Json strip = {{"type", "Strip"}, {"strip_left", true}, {"strip_right", true}};
+  const auto replace = [](const Json& pattern, const char* content) {
+    return Json{{"type", "Replace"}, {"pattern", pattern}, {"content", content}};
+  };
+  const Fronts all[] = {
+      {{{"type", "NFD"}}, "\u00e9a", {0, 2, 0, 5, 1}},
+      {{{"type", "NFD"}}, "\u00e9\u0323a", {0, 2, 6, 5, 1}},
+      {{{"type", "NFC"}}, "e\u0301a", {0, 8, 1}},
+      {{{"type", "NFKD"}}, "\ufb01a", {0, 3, 0, 4, 1}},
+      {{{"type", "StripAccents"}}, "\u0301ae", {1, 2}},
+      {prepend, "ae", {0, 7, 0, 7, 0, 1, 2}},
+      {{{"type", "Sequence"}, {"normalizers", {replace({{"String", "a"}}, " a"), strip}}},
+       "ae",
+       {0, 1, 2}},
+      {strip, " ae", {1, 2}},
+      {replace({{"String", "ae"}}, "x"), "aea", {7, 1}},
+      {replace({{"String", "a"}}, "xx"), "aea", {0, 7, 0, 7, 2, 7, 7}},
+      {replace({{"Regex", "a"}}, "xx"), "aea", {0, 7, 0, 7, 2, 7, 7}},
+      {replace({{"Regex", "ae"}}, ""), "aea", {1}},
+  };
+  for (const Fronts& one : all) {
+    Json file = characters({{"\u2581", 0},
+                            {"a", 1},
+                            {"e", 2},
+                            {"f", 3},
+                            {"i", 4},
+                            {"\u0301", 5},
+                            {"\u0323", 6},
+                            {"x", 7},
+                            {"\u00e9", 8}});
+    file["normalizer"] = one.normalizer;
+    const Json letters = {{"type", "FixedLength"}, {"length", 1}};
+    const Json metaspace = {{"type", "Metaspace"}, {"prepend_scheme", "first"}, {"split", false}};
+    file["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", {letters, metaspace}}};
+    EXPECT_EQ(ids_of(file, one.text), one.ids) << one.normalizer << one.text;
+  }
+}
+
 }  // namespace
 }  // namespace meg::tokenizer

@@ -1,6 +1,7 @@
 #include "libmeg/tokenizer/huggingface/internal/hugging_face_encoder.h"
 
 #include "libmeg/text/text_padding.h"
+#include "libmeg/text/utf8.h"
 
 namespace meg::tokenizer {
 namespace {
@@ -38,34 +39,32 @@ Status cut(const AddedTokenFinder& finder, std::string_view text, TokenBuffer& t
 Status HuggingFaceEncoder::encode(std::string_view text, TokenBuffer& tokens) {
   for (const int32_t id : parts_.prefix) tokens.push_back(id);
   MEG_RETURN_IF_ERROR(cut(parts_.in_text, text, tokens, [&](std::string_view part) {
-    return encode_segment(part, part.data() == text.data(), tokens);
+    const bool is_first = part.data() == text.data();
+    return encode_segment(part, is_first ? text::decode_code_point(part).size : 0, tokens);
   }));
   for (const int32_t id : parts_.suffix) tokens.push_back(id);
   return {};
 }
 
-Status HuggingFaceEncoder::encode_segment(std::string_view text, bool is_first,
+Status HuggingFaceEncoder::encode_segment(std::string_view text, size_t front,
                                           TokenBuffer& tokens) {
   if (parts_.normalizer != nullptr && !parts_.normalizer->keeps(text)) {
     normalized_.assign(text);
-    bool front_gone = false;
-    MEG_RETURN_IF_ERROR(parts_.normalizer->apply(normalized_, front_gone));
-    is_first = is_first && !front_gone;
+    MEG_RETURN_IF_ERROR(parts_.normalizer->apply(normalized_, front));
     text = padded(normalized_);
   }
-  return cut(parts_.in_normalized, text, tokens, [&](std::string_view part) {
-    return split(part, 0, is_first && part.data() == text.data(), tokens);
-  });
+  return cut(parts_.in_normalized, text, tokens,
+             [&](std::string_view part) { return split(part, 0, text.data() + front, tokens); });
 }
 
-Status HuggingFaceEncoder::split(std::string_view text, size_t step, bool is_first,
+Status HuggingFaceEncoder::split(std::string_view text, size_t step, const char* front_end,
                                  TokenBuffer& tokens) {
   if (step == parts_.pre_tokenizer.steps.size()) {
-    return parts_.pre_tokenizer.metaspace ? encode_metaspaced(text, is_first, tokens)
+    return parts_.pre_tokenizer.metaspace ? encode_metaspaced(text, text.data() < front_end, tokens)
                                           : encode_spaced(text, tokens);
   }
   return split_text(parts_.pre_tokenizer.steps[step], text, [&](std::string_view part) {
-    return split(part, step + 1, is_first && part.data() == text.data(), tokens);
+    return split(part, step + 1, front_end, tokens);
   });
 }
 

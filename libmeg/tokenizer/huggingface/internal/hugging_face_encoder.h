@@ -32,12 +32,12 @@ class HuggingFaceEncoder : public TokenEncoder {
   Status encode(std::string_view text, TokenBuffer& tokens) override;
 
  private:
-  // is_first: whether the part begins where the whole text does, as it was before it was
-  // normalized.
-
-  Status encode_segment(std::string_view text, bool is_first, TokenBuffer& tokens);
-  Status split(std::string_view text, size_t step, bool is_first, TokenBuffer& tokens);
+  /// front: bytes of the text's first character; 0 for a part that does not begin with it.
+  Status encode_segment(std::string_view text, size_t front, TokenBuffer& tokens);
+  /// front_end: end of what has become of the text's first character.
+  Status split(std::string_view text, size_t step, const char* front_end, TokenBuffer& tokens);
   Status encode_spaced(std::string_view text, TokenBuffer& tokens);
+  /// is_first: whether the part begins where the text does, as it was before it was normalized.
   Status encode_metaspaced(std::string_view text, bool is_first, TokenBuffer& tokens);
 
   const Parts parts_;

@@ -21,18 +21,22 @@
 namespace meg::tokenizer {
 namespace {
 
+bool begins_character(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; }
+
 /// Appends each character of text as `change` has it.
 template <class Change>
-void change_characters(std::string& text, bool& front_gone, const Change& change) {
+void change_characters(std::string& text, size_t& front, const Change& change) {
   std::string changed;
   changed.reserve(text.size());
+  size_t changed_front = 0;
   for (size_t at = 0; at < text.size();) {
     const text::DecodedCodePoint next = text::decode_code_point(std::string_view(text).substr(at));
     change(next.code_point, changed);
-    if (at == 0 && changed.empty()) front_gone = true;
+    if (at < front) changed_front = changed.size();
     at += next.size;
   }
   text = std::move(changed);
+  front = changed_front;
 }
 
 /// NFC, NFD, NFKC or NFKD. Characters that tokenizers' tables do not know stay and separate what is
@@ -62,37 +66,89 @@ class UnicodeForm : public Normalizer {
     return true;
   }
 
-  Status apply(std::string& text, bool& /*front_gone*/) const override {
-    // Cut at characters that the tables of tokenizers do not know, so that these stay as they are
-    // although utf8proc, which has newer tables, would change them.
+  Status apply(std::string& text, size_t& front) const override {
+    const size_t characters = characters_of_front(text, front);
+    text = changed(text, options_);
+    front = size_of_characters(text, characters);
+    return {};
+  }
+
+ private:
+  struct Decomposed {
+    char32_t code_point;
+    bool is_more;  // not the first of its character
+  };
+
+  static int combining_class(char32_t c) {
+    return utf8proc_get_property(static_cast<utf8proc_int32_t>(c))->combining_class;
+  }
+
+  /// How many characters of the changed text stem from the first `front` bytes. tokenizers counts:
+  /// the first characters of decompositions stem from one character of the text after another, in
+  /// the order in which they come to stand, and the others from the one before them.
+  size_t characters_of_front(std::string_view text, size_t front) const {
+    if (front == 0) return 0;
+    const auto decomposing =
+        static_cast<utf8proc_option_t>((options_ & ~UTF8PROC_COMPOSE) | UTF8PROC_DECOMPOSE);
+    std::vector<Decomposed> all;
+    for (size_t at = 0; at < text.size();) {
+      const text::DecodedCodePoint next = text::decode_code_point(text.substr(at));
+      // Marks behind the front may come to stand within it.
+      if (at >= front && combining_class(next.code_point) == 0) break;
+      const std::string made = changed(text.substr(at, next.size), decomposing);
+      for (size_t i = 0; i < made.size();) {
+        const text::DecodedCodePoint c = text::decode_code_point(std::string_view(made).substr(i));
+        all.push_back({c.code_point, i > 0});
+        i += c.size;
+      }
+      at += next.size;
+    }
+    const auto is_starter = [](const Decomposed& c) { return combining_class(c.code_point) == 0; };
+    for (auto run = all.begin(); run != all.end();) {
+      const auto end = std::find_if(run, all.end(), is_starter);
+      std::stable_sort(run, end, [](const Decomposed& a, const Decomposed& b) {
+        return combining_class(a.code_point) < combining_class(b.code_point);
+      });
+      run = end == all.end() ? end : end + 1;
+    }
+    size_t left = count_characters(text.substr(0, front));
+    std::string decomposed;
+    for (const Decomposed& c : all) {
+      if (!c.is_more && left-- == 0) break;
+      text::append_code_point(c.code_point, decomposed);
+    }
+    // What composes with a mark behind it stays one character.
+    return count_characters(changed(decomposed, options_));
+  }
+
+  /// Cut at characters that the tables of tokenizers do not know, so that these stay as they are
+  /// although utf8proc, which has newer tables, would change them.
+  std::string changed(std::string_view whole, utf8proc_option_t options) const {
     std::string changed;
-    changed.reserve(text.size());
-    const std::string_view whole = text;
+    changed.reserve(whole.size());
     size_t run = 0;  // where the characters that take part begin
     for (size_t at = 0; at < whole.size();) {
       const text::DecodedCodePoint next = text::decode_code_point(whole.substr(at));
       if (!takes_part_in_normalization(next.code_point)) {
-        append_form(whole.substr(run, at - run), changed);
+        append_form(whole.substr(run, at - run), options, changed);
         changed.append(whole.substr(at, next.size));
         run = at + next.size;
       }
       at += next.size;
     }
-    append_form(whole.substr(run), changed);
-    text = std::move(changed);
-    return {};
+    append_form(whole.substr(run), options, changed);
+    return changed;
   }
 
- private:
-  void append_form(std::string_view run, std::string& changed) const {
-    if (keeps(run)) {
+  void append_form(std::string_view run, utf8proc_option_t options, std::string& changed) const {
+    if (run.empty() || (options == options_ && keeps(run))) {
       changed += run;
       return;
     }
     utf8proc_uint8_t* made = nullptr;
     const utf8proc_ssize_t size =
         utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(run.data()),
-                     static_cast<utf8proc_ssize_t>(run.size()), &made, options_);
+                     static_cast<utf8proc_ssize_t>(run.size()), &made, options);
     if (size < 0) throw std::bad_alloc();  // all else fails for what is not UTF-8 alone
     changed.append(reinterpret_cast<const char*>(made), static_cast<size_t>(size));
     std::free(made);
@@ -110,8 +166,8 @@ class Lowercase : public Normalizer {
     });
   }
 
-  Status apply(std::string& text, bool& front_gone) const override {
-    change_characters(text, front_gone, [](char32_t c, std::string& changed) {
+  Status apply(std::string& text, size_t& front) const override {
+    change_characters(text, front, [](char32_t c, std::string& changed) {
       constexpr char32_t kCapitalIWithDot = 0x130;  // the one that becomes two
       if (c == kCapitalIWithDot) {
         changed += "i\xCC\x87";
@@ -130,8 +186,8 @@ class ChangeCharacters : public Normalizer {
   /// change: appends what becomes of a character.
   explicit ChangeCharacters(void (*change)(char32_t c, std::string& changed)) : change_(change) {}
 
-  Status apply(std::string& text, bool& front_gone) const override {
-    change_characters(text, front_gone, change_);
+  Status apply(std::string& text, size_t& front) const override {
+    change_characters(text, front, change_);
     return {};
   }
 
@@ -177,7 +233,7 @@ class Strip : public Normalizer {
  public:
   Strip(bool left, bool right) : left_(left), right_(right) {}
 
-  Status apply(std::string& text, bool& front_gone) const override {
+  Status apply(std::string& text, size_t& front) const override {
     size_t begin = 0;
     size_t end = text.size();
     const auto at = [&](size_t place) {
@@ -190,7 +246,7 @@ class Strip : public Normalizer {
       if (!is_space(at(last).code_point)) break;
       end = last;
     }
-    if (begin > 0) front_gone = true;
+    front = std::min(front, end) - std::min(front, begin);
     text = text.substr(begin, end - begin);
     return {};
   }
@@ -203,13 +259,50 @@ class Prepend : public Normalizer {
  public:
   explicit Prepend(std::string text) : prefix_(std::move(text)) {}
 
-  Status apply(std::string& text, bool& /*front_gone*/) const override {
-    if (!text.empty()) text.insert(0, prefix_);
+  Status apply(std::string& text, size_t& front) const override {
+    if (text.empty()) return {};
+    if (front > 0) front += prefix_.size();
+    text.insert(0, prefix_);
     return {};
   }
 
  private:
   std::string prefix_;
+};
+
+/// Replaces matches in a text, from left to right.
+class Replacement {
+ public:
+  Replacement(std::string& text, size_t& front) : text_(text), front_(front) {
+    changed_.reserve(text.size());
+  }
+
+  void replace(size_t begin, size_t end, std::string_view with) {
+    keep_to(begin);
+    changed_ += with;
+    at_ = end;
+    // In tokenizers it stems from the last character that it replaces.
+    if (end <= front_) changed_front_ = changed_.size();
+  }
+
+  void finish() && {
+    keep_to(text_.size());
+    text_ = std::move(changed_);
+    front_ = changed_front_;
+  }
+
+ private:
+  void keep_to(size_t end) {
+    if (at_ < front_) changed_front_ = changed_.size() + std::min(end, front_) - at_;
+    changed_.append(text_, at_, end - at_);
+    at_ = end;
+  }
+
+  std::string& text_;
+  size_t& front_;
+  std::string changed_;
+  size_t changed_front_ = 0;
+  size_t at_ = 0;
 };
 
 class ReplaceText : public Normalizer {
@@ -220,17 +313,14 @@ class ReplaceText : public Normalizer {
     return text.find(from_) == std::string_view::npos;
   }
 
-  Status apply(std::string& text, bool& front_gone) const override {
-    std::string changed;
-    changed.reserve(text.size());
+  Status apply(std::string& text, size_t& front) const override {
+    Replacement replacement(text, front);
     size_t at = 0;
-    if (to_.empty() && text.starts_with(from_)) front_gone = true;
     for (size_t found; (found = text.find(from_, at)) != std::string::npos;) {
-      changed.append(text, at, found - at).append(to_);
       at = found + from_.size();
+      replacement.replace(found, at, to_);
     }
-    changed.append(text, at);
-    text = std::move(changed);
+    std::move(replacement).finish();
     return {};
   }
 
@@ -242,18 +332,16 @@ class ReplacePattern : public Normalizer {
  public:
   ReplacePattern(RegexMatcher from, std::string to) : from_(std::move(from)), to_(std::move(to)) {}
 
-  Status apply(std::string& text, bool& front_gone) const override {
-    std::string changed;
+  Status apply(std::string& text, size_t& front) const override {
+    Replacement replacement(text, front);
     size_t at = 0;
     while (true) {
       MEG_ASSIGN_OR_RETURN(const auto found, from_.find(text, at));
       if (!found) break;
-      if (found->first == 0 && to_.empty()) front_gone = true;
-      changed.append(text, at, found->first - at).append(to_);
+      replacement.replace(found->first, found->second, to_);
       at = found->second;
     }
-    changed.append(text, at);
-    text = std::move(changed);
+    std::move(replacement).finish();
     return {};
   }
 
@@ -271,8 +359,8 @@ class Sequence : public Normalizer {
                        [text](const auto& step) { return step->keeps(text); });
   }
 
-  Status apply(std::string& text, bool& front_gone) const override {
-    for (const auto& step : steps_) MEG_RETURN_IF_ERROR(step->apply(text, front_gone));
+  Status apply(std::string& text, size_t& front) const override {
+    for (const auto& step : steps_) MEG_RETURN_IF_ERROR(step->apply(text, front));
     return {};
   }
 
@@ -346,6 +434,18 @@ Made read_sequence(const JsonPart& part) {
 }
 
 }  // namespace
+
+size_t count_characters(std::string_view text) {
+  return static_cast<size_t>(std::count_if(text.begin(), text.end(), begins_character));
+}
+
+size_t size_of_characters(std::string_view text, size_t count) {
+  size_t size = 0;
+  for (; size < text.size(); ++size) {
+    if (begins_character(text[size]) && count-- == 0) break;
+  }
+  return size;
+}
 
 Made read_normalizer(const JsonPart& part) {
   MEG_ASSIGN_OR_RETURN(const std::string_view type, part.type());

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -15,13 +16,14 @@ class Normalizer {
  public:
   virtual ~Normalizer() = default;
 
-  /// text: valid UTF-8, before and after. front_gone: becomes true where nothing is left of its
-  /// first character, as far as tokenizers keep track of that. Errors: RegexMatcher::find's.
-  virtual Status apply(std::string& text, bool& front_gone) const = 0;
+  /// text: valid UTF-8, before and after. front: how many bytes at its begin stem from the first
+  /// character of the text as it was before all normalizers, before and after, as tokenizers keeps
+  /// track of that. Errors: RegexMatcher::find's.
+  virtual Status apply(std::string& text, size_t& front) const = 0;
 
   Status apply(std::string& text) const {
-    bool front_gone = false;
-    return apply(text, front_gone);
+    size_t front = 0;
+    return apply(text, front);
   }
 
   /// Whether apply() surely leaves text as it is; quick, and false where it is not known.
@@ -30,6 +32,12 @@ class Normalizer {
     return false;
   }
 };
+
+/// text: valid UTF-8.
+size_t count_characters(std::string_view text);
+
+/// Bytes of the first `count` characters of text, or of all where it has fewer.
+size_t size_of_characters(std::string_view text, size_t count);
 
 /// Reads the part "normalizer". kUnsupported, by name, for a kind that libmeg lacks.
 Result<std::unique_ptr<Normalizer>> read_normalizer(const JsonPart& part);

@@ -38,34 +38,66 @@ class Precompiled : public Normalizer {
  public:
   explicit Precompiled(Charsmap rules) : rules_(std::move(rules)) {}
 
-  Status apply(std::string& text, bool& front_gone) const override {
+  Status apply(std::string& text, size_t& front) const override {
+    Origins origins(count_characters(std::string_view(text).substr(0, front)));
     std::string changed;
     changed.reserve(text.size());
     for (std::string_view rest = text; !rest.empty();) {
-      const bool is_front = rest.size() == text.size();
       const std::string_view grapheme = rest.substr(0, grapheme_size(rest));
       rest.remove_prefix(grapheme.size());
-      if (grapheme.size() >= kLongGrapheme || !append_replacement(grapheme, changed)) {
-        append_characters(grapheme, changed);
+      if (grapheme.size() >= kLongGrapheme || !append_replacement(grapheme, changed, origins)) {
+        append_characters(grapheme, changed, origins);
       }
-      if (is_front && changed.empty()) front_gone = true;
     }
+    front = size_of_characters(changed, origins.front());
     text = std::move(changed);
     return {};
   }
 
  private:
+  /// From which characters those of the changed text stem, as tokenizers counts them: one by one,
+  /// so that a text without its first character begins there all the same.
+  class Origins {
+   public:
+    explicit Origins(size_t old_front) : old_front_(old_front) {}
+
+    void replace(size_t old_count, size_t new_count) {
+      for (size_t i = 0; i < new_count; ++i) {
+        const bool is_more = i >= old_count;
+        const size_t origin = is_more && consumed_ > 0 ? consumed_ - 1 : consumed_;
+        if (!is_more) ++consumed_;
+        if (origin < old_front_) ++front_;
+      }
+      written_ = written_ || new_count > 0;
+      // A character that is left out goes with the one before it, where there is one.
+      if (written_ && old_count > new_count) consumed_ += old_count - new_count;
+    }
+
+    size_t front() const { return front_; }
+
+   private:
+    const size_t old_front_;
+    size_t consumed_ = 0;
+    size_t front_ = 0;
+    bool written_ = false;
+  };
+
   /// By the rule of the shortest sequence that `part` begins with; false where there is none.
-  bool append_replacement(std::string_view part, std::string& changed) const {
+  bool append_replacement(std::string_view part, std::string& changed, Origins& origins) const {
     const auto rule = rules_.find_shortest(part);
-    if (rule) changed += rule->replacement;
-    return rule.has_value();
+    if (!rule) return false;
+    changed += rule->replacement;
+    origins.replace(count_characters(part), count_characters(rule->replacement));
+    return true;
   }
 
-  void append_characters(std::string_view text, std::string& changed) const {
+  void append_characters(std::string_view text, std::string& changed, Origins& origins) const {
     while (!text.empty()) {
       const std::string_view character = text.substr(0, text::decode_code_point(text).size);
-      if (!append_replacement(character, changed)) changed += character;
+      if (!append_replacement(character, changed, origins)) {
+        changed += character;
+        origins.replace(1, 1);
+      }
       text.remove_prefix(character.size());
     }
   }
