@@ -119,5 +119,24 @@ TEST(HuggingFaceIds, PutsASpaceBeforeAllThatTheFirstCharacterBecomes) {
   }
 }
 
+TEST(HuggingFaceIds, PutsALaterProcessorsTokensAroundThoseOfAnEarlierOne) {
+  Json file = characters({{"a", 0}, {"b", 1}, {"c", 2}, {"d", 3}, {"e", 4}});
+  const Json inner = {{"type", "BertProcessing"}, {"cls", {"b", 1}}, {"sep", {"c", 2}}};
+  const Json outer = {{"type", "BertProcessing"}, {"cls", {"d", 3}}, {"sep", {"e", 4}}};
+  file["post_processor"] = {{"type", "Sequence"}, {"processors", {inner, outer}}};
+  EXPECT_THAT(ids_of(file, "a"), ElementsAre(3, 1, 0, 2, 4));
+}
+
+TEST(HuggingFaceIds, RefusesAnAddedTokenToWhichThePackageWouldGiveAnotherId) {
+  Json file = characters({{"a", 0}, {"b", 7}});
+  const auto error = [&](int id) {
+    file["added_tokens"] = {{{"id", 7}, {"content", "b"}}, {{"id", id}, {"content", "<s>"}}};
+    return encode(file, "a").status().message();
+  };
+  EXPECT_EQ(error(2), "");
+  EXPECT_THAT(error(8), HasSubstr("added token \"<s>\": expected id 2, which tokenizers gives it, "
+                                  "found id 8"));
+}
+
 }  // namespace
 }  // namespace meg::tokenizer

@@ -32,19 +32,13 @@ Result<AddedToken> read_added_token(const JsonPart& part) {
   return token;
 }
 
-/// Gives added tokens their ids, as tokenizers does: that of the vocabulary, else the next free
-/// one.
+/// Gives added tokens their ids, as tokenizers does: that of the vocabulary, else the next one, as
+/// if the vocabulary's ids were 0, 1, ...
 class AddedVocabulary {
  public:
   AddedVocabulary(TokenizerJson& file, const std::string& name) : file_(file), name_(name) {
     for (const Vocabulary::Entry& entry : file.vocabulary.entries()) used_.insert(entry.id);
-  }
-
-  int32_t next_id() const {
-    const auto size = static_cast<int32_t>(file_.vocabulary.entries().size());
-    int32_t next = size;
-    for (const AddedToken& token : file_.added_tokens) next = std::max(next, token.id + 1);
-    return next;
+    next_id_ = static_cast<int32_t>(file.vocabulary.entries().size());
   }
 
   /// token.id is what the file says.
@@ -65,7 +59,14 @@ class AddedVocabulary {
                               : fmt::format("id {} of the vocabulary", expected),
                         token.id);
     }
+    if (entry < 0 && token.id != next_id_) {
+      return make_error(
+          StatusCode::kUnsupported,
+          "{}: added token {}: expected id {}, which tokenizers gives it, found id {}", name_,
+          text::printable(token.content), next_id_, token.id);
+    }
     used_.insert(token.id);
+    if (entry < 0) ++next_id_;
     file_.added_tokens.push_back(token);
     return {};
   }
@@ -74,7 +75,7 @@ class AddedVocabulary {
   Status add_named(AddedToken token) {
     if (find(token.content) != nullptr) return {};
     const int32_t entry = file_.vocabulary.find(token.content);
-    token.id = entry >= 0 ? file_.vocabulary.entries()[static_cast<size_t>(entry)].id : next_id();
+    token.id = entry >= 0 ? file_.vocabulary.entries()[static_cast<size_t>(entry)].id : next_id_;
     return add(token);
   }
 
@@ -89,6 +90,7 @@ class AddedVocabulary {
   TokenizerJson& file_;
   const std::string& name_;
   std::set<int32_t> used_;
+  int32_t next_id_;  // also where an id of the vocabulary is larger
 };
 
 bool same_token(const AddedToken& a, const AddedToken& b) {
@@ -191,16 +193,21 @@ Status read_template(const JsonPart& part, TokenizerJson& file) {
   return {};
 }
 
+Result<int32_t> read_id_of_pair(const JsonPart& part, const char* name) {
+  MEG_ASSIGN_OR_RETURN(const JsonPart named, part.member(name));
+  MEG_ASSIGN_OR_RETURN(const std::vector<JsonPart> pair, named.items());
+  if (pair.size() != 2) return named.corrupt("a token and its id");
+  MEG_ASSIGN_OR_RETURN(const int64_t id, pair[1].integer());
+  return static_cast<int32_t>(id);
+}
+
 /// BertProcessing and RobertaProcessing: `"sep": ["</s>", 2], "cls": ["<s>", 0]`.
 Status read_cls_and_sep(const JsonPart& part, TokenizerJson& file) {
-  for (const auto& [name, side] :
-       {std::pair{"cls", &file.prefix}, std::pair{"sep", &file.suffix}}) {
-    MEG_ASSIGN_OR_RETURN(const JsonPart named, part.member(name));
-    MEG_ASSIGN_OR_RETURN(const std::vector<JsonPart> pair, named.items());
-    if (pair.size() != 2) return named.corrupt("a token and its id");
-    MEG_ASSIGN_OR_RETURN(const int64_t id, pair[1].integer());
-    side->push_back(static_cast<int32_t>(id));
-  }
+  MEG_ASSIGN_OR_RETURN(const int32_t cls, read_id_of_pair(part, "cls"));
+  MEG_ASSIGN_OR_RETURN(const int32_t sep, read_id_of_pair(part, "sep"));
+  // Several processors put their tokens around what is there.
+  file.prefix.insert(file.prefix.begin(), cls);
+  file.suffix.push_back(sep);
   return {};
 }
 
