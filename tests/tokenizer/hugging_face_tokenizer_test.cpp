@@ -93,6 +93,45 @@ TEST(HuggingFaceTokenizer, TakesNamedTokensFromTheMapWhereTheConfigListsNoAddedT
   EXPECT_EQ(eod(config), 259);
 }
 
+TEST(HuggingFaceTokenizer, TakesTheListOfExtraTokensThatTransformersTakes) {
+  const test::TempFolder folder;
+  test::write_file(folder.path("tokenizer.json"), tiny().dump());
+  test::write_file(folder.path("special_tokens_map.json"),
+                   R"({"additional_special_tokens": ["<m>", "<n>"]})");
+  const auto added = [&](const Json& config) {
+    test::write_file(folder.path("tokenizer_config.json"), config.dump());
+    return (*HuggingFaceTokenizer::open(folder.path(), {}))->vocab_size() - 260;
+  };
+  EXPECT_EQ(added(Json::object()), 2);
+  EXPECT_EQ(added({{"additional_special_tokens", nullptr}}), 0);
+  EXPECT_EQ(added({{"extra_special_tokens", Json::array()}}), 0);
+  EXPECT_EQ(added({{"extra_special_tokens", {{"image_token", "<i>"}}}}), 3);
+  EXPECT_EQ(added({{"additional_special_tokens", {"<a>"}}}), 1);
+  EXPECT_EQ(added({{"additional_special_tokens", {"<a>", "<b>", "<c>"}},
+                   {"extra_special_tokens", {"<x>"}}}),
+            1);
+}
+
+TEST(HuggingFaceTokenizer, AddsThePadTokenOfThePadding) {
+  Json file = tiny();
+  file["padding"] = {{"pad_token", "the"}, {"pad_id", 0}};
+  EXPECT_EQ((*open(file))->pad(), 257);
+  file["padding"]["pad_token"] = "<pad>";
+  EXPECT_THAT(*(*open(file))->encode("a<pad>"), ElementsAre(97, 260));
+  EXPECT_EQ((*open(file, {{"mask_token", "<mask>"}}))->pad(), 260);
+  EXPECT_EQ((*open(file, {{"pad_token", "</s>"}}))->pad(), 259);
+  EXPECT_EQ((*open(file, {{"pad_token", "</s>"}}))->vocab_size(), 260);
+  EXPECT_EQ((*open(file, {{"pad_token", nullptr}}))->pad(), std::nullopt);
+}
+
+TEST(HuggingFaceTokenizer, TakesATokenOfSeveralNamesAsTheLastOneDescribesIt) {
+  const Json alone = {{"content", "<x>"}, {"single_word", true}};
+  EXPECT_THAT(*(*open(tiny(), {{"eos_token", alone}, {"pad_token", "<x>"}}))->encode("a<x>"),
+              ElementsAre(97, 260));
+  EXPECT_THAT((*open(tiny(), {{"eos_token", "<x>"}, {"pad_token", alone}}))->encode("a<x>")->size(),
+              4);
+}
+
 TEST(HuggingFaceTokenizer, ReadsAModelMaxLengthThatNoIntegerHolds) {
   const test::TempFolder folder;
   test::write_file(folder.path("tokenizer.json"), tiny().dump());

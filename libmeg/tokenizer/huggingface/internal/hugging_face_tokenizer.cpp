@@ -136,6 +136,7 @@ Result<std::unique_ptr<HuggingFaceTokenizer>> HuggingFaceTokenizer::parse(
   made->eod_ = named_id(read, config, "eos_token");
   made->bos_ = named_id(read, config, "bos_token");
   made->pad_ = named_id(read, config, "pad_token");
+  if (!made->pad_ && !read.pad_token.empty()) made->pad_ = read.token_id(read.pad_token);
   if (options.sep_and_cls_stand_in) {
     if (!made->eod_) made->eod_ = named_id(read, config, "sep_token");
     if (!made->bos_) made->bos_ = named_id(read, config, "cls_token");

@@ -55,23 +55,12 @@ size_t rank_of(std::string_view name) {
   return static_cast<size_t>(std::find(kNamed.begin(), kNamed.end(), name) - kNamed.begin());
 }
 
-/// What a file says of a name goes before what an earlier one said.
-void name_token(std::string_view name, AddedToken token, TokenizerConfig& config) {
-  std::erase_if(config.named_tokens, [name](const auto& known) { return known.first == name; });
-  const auto place =
-      std::find_if(config.named_tokens.begin(), config.named_tokens.end(),
-                   [name](const auto& known) { return rank_of(known.first) > rank_of(name); });
-  config.named_tokens.emplace(place, std::string(name), std::move(token));
-}
-
-Status read_named_tokens(const JsonPart& file, TokenizerConfig& config) {
-  for (const std::string_view name : kNamed) {
-    const std::optional<JsonPart> part = file.find(name);
-    if (!part) continue;
-    MEG_ASSIGN_OR_RETURN(AddedToken token, read_token(*part));
-    name_token(name, std::move(token), config);
-  }
-  for (const std::string_view name : {"additional_special_tokens", "extra_special_tokens"}) {
+/// The list that a file names first counts, also where it is null or empty; the newer name of two.
+Status read_extra_tokens(const JsonPart& file, TokenizerConfig& config) {
+  constexpr std::array<std::string_view, 2> kLists = {"extra_special_tokens",
+                                                      "additional_special_tokens"};
+  if (config.lists_extra_tokens) return {};
+  for (const std::string_view name : kLists) {
     const std::optional<JsonPart> part = file.find(name);
     if (!part || part->is_object() || !config.extra_tokens.empty()) continue;
     MEG_ASSIGN_OR_RETURN(const std::vector<JsonPart> items, part->items());
@@ -80,23 +69,39 @@ Status read_named_tokens(const JsonPart& file, TokenizerConfig& config) {
       config.extra_tokens.push_back(std::move(token));
     }
   }
+  MEG_ASSIGN_OR_RETURN(const auto members, file.members());
+  config.lists_extra_tokens = std::any_of(members.begin(), members.end(), [&](const auto& member) {
+    const auto& [name, value] = member;
+    return std::find(kLists.begin(), kLists.end(), name) != kLists.end() && !value.is_object();
+  });
   return {};
+}
+
+Status read_named_tokens(const JsonPart& file, TokenizerConfig& config) {
+  for (const std::string_view name : kNamed) {
+    const std::optional<JsonPart> part = file.find(name);
+    if (!part) continue;
+    MEG_ASSIGN_OR_RETURN(AddedToken token, read_token(*part));
+    config.name_token(name, std::move(token));
+  }
+  return read_extra_tokens(file, config);
 }
 
 /// Tokens of the model's own names, such as image_token.
 Status read_own_tokens(const JsonPart& file, TokenizerConfig& config) {
   MEG_ASSIGN_OR_RETURN(const auto members, file.members());
   for (const auto& [name, value] : members) {
+    config.has_no_pad_token |= name == "pad_token" && value.json() == "null";
     if (!name.ends_with("_token") || !value.is_text() || rank_of(name) < kNamed.size()) continue;
     MEG_ASSIGN_OR_RETURN(AddedToken token, read_token(value));
-    name_token(name, std::move(token), config);
+    config.name_token(name, std::move(token));
   }
   const std::optional<JsonPart> extra = file.find("extra_special_tokens");
   if (!extra || !extra->is_object()) return {};
   MEG_ASSIGN_OR_RETURN(const auto own, extra->members());
   for (const auto& [name, value] : own) {
     MEG_ASSIGN_OR_RETURN(AddedToken token, read_token(value));
-    name_token(name, std::move(token), config);
+    config.name_token(name, std::move(token));
   }
   return {};
 }
@@ -128,6 +133,14 @@ Status read_config(const JsonPart& file, TokenizerConfig& config) {
 }
 
 }  // namespace
+
+void TokenizerConfig::name_token(std::string_view name, AddedToken token) {
+  std::erase_if(named_tokens, [name](const auto& known) { return known.first == name; });
+  const auto place =
+      std::find_if(named_tokens.begin(), named_tokens.end(),
+                   [name](const auto& known) { return rank_of(known.first) > rank_of(name); });
+  named_tokens.emplace(place, std::string(name), std::move(token));
+}
 
 const AddedToken* TokenizerConfig::named(std::string_view name) const {
   for (const auto& [known, token] : named_tokens) {

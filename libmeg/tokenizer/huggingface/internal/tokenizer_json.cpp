@@ -71,9 +71,17 @@ class AddedVocabulary {
     return {};
   }
 
-  /// A token of the files beside; nothing to do where it was added before.
+  /// A token of the files beside. Where the tokenizer's list has it, that counts; of several names
+  /// the last one.
   Status add_named(AddedToken token) {
-    if (find(token.content) != nullptr) return {};
+    if (const AddedToken* const known = find(token.content)) {
+      if (named_.contains(token.content)) {
+        token.id = known->id;
+        file_.added_tokens[static_cast<size_t>(known - file_.added_tokens.data())] = token;
+      }
+      return {};
+    }
+    named_.insert(token.content);
     const int32_t entry = file_.vocabulary.find(token.content);
     token.id = entry >= 0 ? file_.vocabulary.entries()[static_cast<size_t>(entry)].id : next_id_;
     return add(token);
@@ -90,7 +98,8 @@ class AddedVocabulary {
   TokenizerJson& file_;
   const std::string& name_;
   std::set<int32_t> used_;
-  int32_t next_id_;  // also where an id of the vocabulary is larger
+  std::set<std::string> named_;  // that add_named() added
+  int32_t next_id_;              // also where an id of the vocabulary is larger
 };
 
 bool same_token(const AddedToken& a, const AddedToken& b) {
@@ -114,7 +123,16 @@ Status normalize_added_tokens(const std::string& name, TokenizerJson& file) {
   return {};
 }
 
-Status read_added_tokens(const JsonPart& root, const TokenizerConfig& config, TokenizerJson& file) {
+Status read_added_tokens(const JsonPart& root, TokenizerConfig config, TokenizerJson& file) {
+  if (const auto padding = root.find("padding"); padding && !config.has_no_pad_token) {
+    MEG_ASSIGN_OR_RETURN(file.pad_token, padding->text("pad_token", ""));
+  }
+  if (!file.pad_token.empty() && config.named("pad_token") == nullptr) {
+    AddedToken token;
+    token.content = file.pad_token;
+    token.special = true;
+    config.name_token("pad_token", std::move(token));
+  }
   AddedVocabulary added(file, root.place());
   if (const auto list = root.find("added_tokens")) {
     MEG_ASSIGN_OR_RETURN(const std::vector<JsonPart> items, list->items());

@@ -33,6 +33,8 @@ struct TokenizerJson {
   /// What the post-processor puts around every text.
   std::vector<int32_t> prefix, suffix;
 
+  std::string pad_token;  ///< of the part "padding", for a config that names none; empty: none
+
   Vocabulary vocabulary;
   int64_t vocab_size = 0;  ///< tokens of the vocabulary and added ones
 
