@@ -65,6 +65,7 @@ TEST(ModelFile, RefusesDamageByName) {
   const std::string too_long(8000, 'a');
   const std::vector<Damage> damages = {
       {"empty file", "", "expected a SentencePiece model, found an empty file"},
+      {"JSON", R"({"version": "1.0"})", "expected a SentencePiece model, found JSON"},
       {"page", "<!DOCTYPE html><html>", "found an HTML page"},
       {"no unknown", TinyModel().piece("a").serialized(), "expected a piece of type unknown"},
       {"two unknowns", plain().piece("<u>", 0, TinyModel::kUnknown).serialized(),

@@ -227,6 +227,14 @@ Status check_pieces(ModelFile& model) {
 
 Result<ModelFile> ModelFile::parse(std::string_view bytes, const std::string& name) {
   MEG_RETURN_IF_ERROR(reject_empty_or_html(bytes, name, "a SentencePiece model"));
+  // No Protocol Buffers message of a model begins so.
+  if (bytes.starts_with('{')) {
+    return make_error(
+        StatusCode::kCorruption,
+        "{}: expected a SentencePiece model, found JSON (HuggingFaceTokenizer reads a "
+        "tokenizer.json)",
+        name);
+  }
   ModelFile model;
   MEG_RETURN_IF_ERROR(read_message<ModelFile>(bytes, 0, kModelFields, model).with_prefix(name));
   if (model.denormalizer && model.denormalizer->precompiled_charsmap.empty()) {
