@@ -17,7 +17,8 @@ namespace meg::kernels {
 
 const char* cuda_problem() { return "libmeg was built without CUDA kernels (no nvcc)"; }
 
-StreamGraph::~StreamGraph() = default;
+// Nothing is ever recorded.
+StreamGraph::~StreamGraph() { graph_ = nullptr; }
 
 int StreamGraph::begin(CUstream_st*) { return kBuiltWithoutCuda; }
 

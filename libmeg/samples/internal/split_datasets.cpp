@@ -123,7 +123,7 @@ GptIndexCacheRequest SplitDatasets::request_for(Split split, const Part& part,
 }
 
 void SplitDatasets::open_cache(Split split, const Part& part,
-                               std::shared_ptr<const dataset::IndexedDataset> dataset,
+                               const std::shared_ptr<const dataset::IndexedDataset>& dataset,
                                GptIndexCacheGroup* group, Opened* opened) const {
   const Stopwatch watch;
   opened->status = check_cancelled(config_.cancelled, part.prefix);

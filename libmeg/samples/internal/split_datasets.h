@@ -60,8 +60,8 @@ class SplitDatasets {
                                    const dataset::IndexedDataset& dataset) const;
   /// The rest of `opened` comes when the group is committed, at the latest.
   void open_cache(Split split, const Part& part,
-                  std::shared_ptr<const dataset::IndexedDataset> dataset, GptIndexCacheGroup* group,
-                  Opened* opened) const;
+                  const std::shared_ptr<const dataset::IndexedDataset>& dataset,
+                  GptIndexCacheGroup* group, Opened* opened) const;
   std::vector<Opened> open_caches(
       Split split, const std::vector<Part>& parts,
       const std::vector<std::shared_ptr<const dataset::IndexedDataset>>& datasets) const;
