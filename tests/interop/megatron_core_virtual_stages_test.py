@@ -17,7 +17,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 FORMS = ("dp_reshardable", "fully_reshardable")
 RUNS = ({"pp": 2, "world_size": 2, "ddp_bucket_size": 20000},
         {"pp": 2, "world_size": 4, "data_parallel_size": 2, "ddp_bucket_size": 20000},
-        {"pp": 2, "world_size": 2, "pipeline_model_parallel_layout": "Ett||t|tL"})
+        {"pp": 2, "world_size": 2, "pipeline_model_parallel_layout": "Ett||t|tL"},
+        {"pp": 2, "world_size": 2, "fp16": True})  # with a loss scaler, an object of each group's own
 UTIL = VERIFY = ""
 
 

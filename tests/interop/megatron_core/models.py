@@ -123,12 +123,12 @@ def initialisation_of(args):
 
 
 def make_model(saved, pre_process=True, post_process=True, parallel_output=True, vp_stage=None,
-               **changed):
+               is_fp16=False, **changed):
     """The model that training with these args, some of them changed, would build, or a stage."""
     args = type(saved)(**{**DEFAULTS, **vars(saved), **changed})
     groups = args.num_query_groups if args.group_query_attention else None
     rotary = args.use_rotary_position_embeddings or args.position_embedding_type == "rope"
-    dtype = torch.bfloat16 if args.bf16 else torch.float32
+    dtype = torch.bfloat16 if args.bf16 else torch.float16 if is_fp16 else torch.float32
     config = TransformerConfig(
         num_layers=args.num_layers, hidden_size=args.hidden_size,
         num_attention_heads=args.num_attention_heads, ffn_hidden_size=args.ffn_hidden_size,
@@ -140,7 +140,8 @@ def make_model(saved, pre_process=True, post_process=True, parallel_output=True,
         hidden_dropout=0.0, use_cpu_initialization=True, add_bias_linear=args.add_bias_linear,
         normalization=args.normalization, bias_activation_fusion=args.bias_gelu_fusion,
         bias_dropout_fusion=False, masked_softmax_fusion=False, apply_rope_fusion=False,
-        qk_layernorm=args.qk_layernorm, bf16=args.bf16, params_dtype=dtype, pipeline_dtype=dtype,
+        qk_layernorm=args.qk_layernorm, bf16=args.bf16, fp16=is_fp16,
+        params_dtype=dtype, pipeline_dtype=dtype,
         fp32_residual_connection=args.fp32_residual_connection,
         layernorm_zero_centered_gamma=args.apply_layernorm_1p,
         calculate_per_token_loss=args.calculate_per_token_loss,
@@ -162,7 +163,7 @@ def make_model(saved, pre_process=True, post_process=True, parallel_output=True,
         rotary_percent=args.rotary_percent, rotary_base=args.rotary_base,
         rope_scaling=args.use_rope_scaling, rope_scaling_factor=args.rope_scaling_factor,
         seq_len_interpolation_factor=args.rotary_seq_len_interpolation_factor, vp_stage=vp_stage)
-    return Float16Module(config, model) if args.bf16 else model
+    return Float16Module(config, model) if args.bf16 or is_fp16 else model
 
 
 def save(root, model, args, iteration=1):

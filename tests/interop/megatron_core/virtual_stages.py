@@ -25,7 +25,7 @@ def chunks_of(args):
     chunks = []
     for chunk in range(virtual):
         model = core.make_model(args, (stage, chunk) == (0, 0), (stage, chunk) == (last, virtual - 1),
-                                vp_stage=chunk)
+                                vp_stage=chunk, is_fp16=args.fp16)
         for name, parameter in model.named_parameters():
             key = "word embeddings" if ranks.is_shared(name) else f"{stage} {chunk} {name}"
             parameter.data.copy_(ranks.values(key, 0, parameter.shape, 0.1))
@@ -37,8 +37,9 @@ def chunks_of(args):
 
 def optimizer_of(chunks, args):
     optimizer = get_megatron_optimizer(OptimizerConfig(
-        optimizer="adam", lr=1e-3, min_lr=1e-4, weight_decay=0.1, bf16=args.bf16,
-        params_dtype=torch.bfloat16, clip_grad=0.0, use_distributed_optimizer=True), chunks)
+        optimizer="adam", lr=1e-3, min_lr=1e-4, weight_decay=0.1, bf16=args.bf16, fp16=args.fp16,
+        params_dtype=torch.float16 if args.fp16 else torch.bfloat16, clip_grad=0.0,
+        use_distributed_optimizer=True), chunks)
     for step in range(2):
         for number, chunk in enumerate(chunks):
             for name, parameter in chunk.module.named_parameters():
@@ -75,7 +76,8 @@ def save_rank(folder, rank, args, forms):
 
 if __name__ == "__main__":
     fields = ast.literal_eval(sys.argv[1])
-    args = ranks.model_args(
-        bf16=True, use_distributed_optimizer=True, overlap_grad_reduce=True,
-        accumulate_allreduce_grads_in_fp32=True, context_parallel_size=1, **fields)
+    args = ranks.model_args(**{
+        "bf16": not fields.get("fp16"), "fp16": False, "use_distributed_optimizer": True,
+        "overlap_grad_reduce": True, "accumulate_allreduce_grads_in_fp32": True,
+        "context_parallel_size": 1, **fields})
     ranks.run_ranks(sys.argv[2], args.world_size, save_rank, args, sys.argv[3:])

@@ -156,16 +156,21 @@ class OptimizerReader {
         prefix(number, number == 0 ? group() : expert_group(0, first_expert_tensor_rank()));
     part.inner = graph_.find(part.outer, "optimizer").value_or(part.outer);
     bool has_buffers = false;
+    std::vector<PickleId> own;  // what else the group keeps: its loss scaler
     for (const DistObject& object : folder_.metadata().objects) {
       if (!object.name.starts_with(start + ".")) continue;
       const std::string_view rest = std::string_view(object.name).substr(start.size());
       if (rest.starts_with(".optimizer/")) {
         // Where the group kept its own param_groups, these and not common.pt's are the optimizer's.
         MEG_ASSIGN_OR_RETURN(part.inner, copy_dist_object(folder_, object, &draft_));
+      } else if (rest.starts_with(".param_state/") || rest.starts_with(".per_bucket_numel")) {
+        has_buffers = true;
+      } else if (const auto name = parse_shard_name(rest.substr(1))) {
+        MEG_ASSIGN_OR_RETURN(const PickleId value, copy_dist_object(folder_, object, &draft_));
+        own.insert(own.end(), {graph_.add_string(name->key), value});
       }
-      has_buffers =
-          has_buffers || rest.starts_with(".param_state/") || rest.starts_with(".per_bucket_numel");
     }
+    add_to_wrapper(own, &part);
     // States by parameter have come with the parameters.
     if (!has_buffers) return {};
     MEG_RETURN_IF_ERROR(check_buffers());
@@ -174,6 +179,16 @@ class OptimizerReader {
     }
     for (int64_t e = 0; e < rank_.expert_size; ++e) MEG_RETURN_IF_ERROR(read_expert_buffers(e));
     return {};
+  }
+
+  /// pairs: keys and values that common.pt does not have.
+  void add_to_wrapper(const std::vector<PickleId>& pairs, Part* part) {
+    if (pairs.empty()) return;
+    const bool is_one = part->inner == part->outer;
+    std::vector<PickleId> all(graph_.pairs(part->outer).begin(), graph_.pairs(part->outer).end());
+    all.insert(all.end(), pairs.begin(), pairs.end());
+    part->outer = graph_.add_dict(std::move(all));
+    if (is_one) part->inner = part->outer;
   }
 
   /// What a tensor rank finds in its own place where experts are cut as all else is.
