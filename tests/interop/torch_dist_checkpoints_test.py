@@ -294,6 +294,13 @@ class Damaged(unittest.TestCase):
         self.refuse("optimizer: found 3 chained optimizers", "--no-optim")
         self.expect_weights()
 
+    def test_an_optimizer_without_settings(self):
+        common = reference_files.load_file(self.path("common.pt"))
+        del common["optimizer"]
+        reference_files.save_file(common, self.path("common.pt"))
+        self.refuse('optimizer: expected its settings in common.pt, found only "optimizer.state.', "--no-optim")
+        self.expect_weights()
+
     def test_two_dialects_in_one_folder(self):
         other = reference_files.iteration_folder(cases.path("mcore_gpt_tp1pp1_fp32"))
         shutil.copytree(os.path.join(other, "mp_rank_00"), self.path("mp_rank_00"))

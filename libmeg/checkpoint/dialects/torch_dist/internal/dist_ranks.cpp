@@ -47,6 +47,10 @@ Result<std::shared_ptr<const TorchFile>> common_file(const DistFolder& folder) {
   return folder.common();
 }
 
+bool is_of_optimizer(std::string_view name) {
+  return without_chain_prefix(name).starts_with(kDistOptimizerPrefix);
+}
+
 /// An expert's name where experts are grouped; other names stay.
 std::string grouped_expert_name(const std::string& name) {
   std::optional<model::ExpertName> expert = model::parse_expert_name(name);
@@ -92,6 +96,7 @@ class RanksReader {
   }
 
   Result<RankFiles> read() {
+    MEG_RETURN_IF_ERROR(check_optimizer());
     MEG_RETURN_IF_ERROR(find_sizes());
     order_parameters();
     MEG_RETURN_IF_ERROR(find_expert_size());
@@ -118,6 +123,7 @@ class RanksReader {
     std::string canonical;
   };
 
+  Status check_optimizer() const;
   Status find_sizes();
   Status find_layout();
   Result<model::PipelineLayout> told_layout() const;
@@ -151,6 +157,26 @@ class RanksReader {
   std::set<int64_t> expert_layers_;
   bool is_grouped_ = false;  // experts are
 };
+
+/// State without settings would be left out: what is read of an optimizer begins with these.
+Status RanksReader::check_optimizer() const {
+  const std::optional<PickleId> settings = common_.top("optimizer");
+  if (settings.has_value() && common_.file()->graph().node(*settings).kind != PickleKind::kNone) {
+    return {};
+  }
+  const auto first_of = [](const auto& items) -> const std::string* {
+    const auto found = std::find_if(items.begin(), items.end(),
+                                    [](const auto& item) { return is_of_optimizer(item.name); });
+    return found == items.end() ? nullptr : &found->name;
+  };
+  const std::string* name = first_of(folder_.metadata().tensors);
+  if (name == nullptr) name = first_of(folder_.metadata().objects);
+  if (name == nullptr) return {};
+  return make_error(
+      StatusCode::kCorruption,
+      "{}: optimizer: expected its settings in {}, found only {}; --no-optim skips it",
+      folder_.path(), kDistCommonFile, text::printable(*name, 200));
+}
 
 Status RanksReader::find_sizes() {
   tensor_size_ = common_.size("tensor_model_parallel_size").value_or(1);
@@ -495,9 +521,7 @@ Result<RankFiles> open_torch_dist(const CheckpointFolder& found, bool ignore_opt
   const bool is_fsdp = found.format == CheckpointFormat::kFsdpDtensor;
   const auto rename = [&](DistMetadata metadata) -> Result<DistMetadata> {
     if (ignore_optimizer) {
-      const auto is_of_it = [](const auto& item) {
-        return without_chain_prefix(item.name).starts_with(kDistOptimizerPrefix);
-      };
+      const auto is_of_it = [](const auto& item) { return is_of_optimizer(item.name); };
       std::erase_if(metadata.tensors, is_of_it);
       std::erase_if(metadata.objects, is_of_it);
     }
