@@ -128,6 +128,21 @@ class TorchDist(unittest.TestCase):
                                  {key: group[key] for key in group if key != "params"})
                 self.assertGreater(len(found["params"]), 0)
 
+    def test_steps_beside_the_tensors_are_those_of_the_groups(self):
+        """Up to core 0.14, where torch's Adam steps. Core refuses such a key in rank files."""
+        source = shutil.copytree(cases.path("dist_gpt_tp2pp1_bf16_distopt_dp2"), os.path.join(self.folder, "source"))
+        path = os.path.join(reference_files.iteration_folder(source), "common.pt")
+        os.chmod(path, 0o644)
+        common = reference_files.load_file(path)
+        common["optimizer"]["param_state"] = {0: {"step": torch.tensor(3.0)}}
+        reference_files.save_file(common, path)
+        save = os.path.join(self.folder, "saved")
+        run = cases.reshape(PROGRAM, source, save, 2, 1)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        for state in reference_files.load_ranks(save).values():
+            self.assertNotIn("param_state", state["optimizer"])
+            self.assertEqual([group["step"] for group in state["optimizer"]["optimizer"]["param_groups"]], [3, 3])
+
     def test_conversion_and_original_verify_and_are_the_same(self):
         for case in ("dist_gpt_tp2pp1_bf16_opt", "dist_gpt_tp2pp1_bf16_distopt_dp2"):
             with self.subTest(case=case):

@@ -41,6 +41,8 @@ class PlainOptimizer {
       const std::string_view text = graph_.as_string(key).value_or("");
       // The way of sharding is of no meaning once the states are whole.
       if (text == "optimizer" || text == "param_state_sharding_type") continue;
+      // What torch's Adam keeps beside a parameter's tensors: the step, which groups have as well.
+      if (text == "param_state" && have_steps()) continue;
       if (outer == inner && (text == "state" || text == "param_groups")) continue;
       pairs.insert(pairs.end(), {key, graph_.pairs(outer)[i + 1]});
     }
@@ -73,6 +75,11 @@ class PlainOptimizer {
                         parameter.flat_name, other.flat_name);
     }
     return {};
+  }
+
+  bool have_steps() const {
+    return std::all_of(groups_.begin(), groups_.end(),
+                       [this](PickleId group) { return graph_.find(group, "step").has_value(); });
   }
 
   Status read_groups(PickleId inner, bool qk_norms_decay) {
