@@ -206,6 +206,18 @@ class Contents(SpoiltCheckpoint):
         self.assertEqual(self.program("verify", "checkpoint", self.source).returncode, 1)
         self.assertEqual(self.reshape("--no-crc").returncode, 0)
 
+    def test_flipped_bits_of_the_pickle_are_found_too(self):
+        with open(self.rank(), "r+b") as file:
+            data = file.read()
+            file.seek(data.index(b"num_steps"))
+            file.write(b"num_stepz")
+        for flags in ((), ("--target-format", "torch_dist"), ("--target-format", "huggingface")):
+            run = self.program("checkpoint_util", "--load-dir", self.source, "--save-dir",
+                               self.path("saved"), *flags)
+            self.assert_refused(run, "mp_rank_01_001", "data.pkl", "CRC-32")
+        self.assert_nothing_saved()
+        self.assertEqual(self.reshape("--no-crc").returncode, 0)
+
 
 if __name__ == "__main__":
     run_tests()

@@ -7,6 +7,7 @@ torch_dist_checkpoints_test.py CHECKPOINT_UTIL VERIFY [unittest arguments]
 import json
 import os
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -329,6 +330,16 @@ class Damaged(unittest.TestCase):
         with open(self.path("metadata.json"), "w") as file:
             json.dump({"sharded_backend": "fsdp_dtensor", "sharded_backend_version": 1}, file)
         self.refuse("metadata.json: sharded_backend: expected torch_dist", "fsdp_dtensor")
+
+    def test_damaged_settings(self):
+        self.edit("common.pt", struct.pack(">d", 0.01), struct.pack(">d", 0.02))
+        self.refuse("common.pt", "data.pkl", "CRC-32")
+
+    def test_a_damaged_object(self):
+        name = next(place.relative_path for index, place in dist.read_metadata(self.iteration).storage_data.items()
+                    if index.fqn.startswith("rng_state/"))
+        self.edit(name, b"random_rng_state", b"random_rng_stata")
+        self.refuse(name, "rng_state", "data.pkl", "CRC-32")
 
     def test_damaged_elements(self):
         metadata = dist.read_metadata(self.iteration)

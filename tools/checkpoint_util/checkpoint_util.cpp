@@ -149,6 +149,10 @@ Status run(const CheckpointUtilArguments& arguments) {
   MEG_ASSIGN_OR_RETURN(const checkpoint::MegatronCheckpoint checkpoint,
                        open_checkpoint(arguments, folder));
   MEG_RETURN_IF_ERROR(arguments.checkpoint.check_against(checkpoint));
+  // What was parsed above decides where everything goes; of tensors the transfers take care.
+  for (const checkpoint::RankFile& rank : checkpoint.files()) {
+    if (!arguments.no_crc) MEG_RETURN_IF_ERROR(rank.file->check_metadata_crcs());
+  }
   if (arguments.target_format == "huggingface") return export_huggingface(arguments, checkpoint);
   return reshape(arguments, checkpoint);
 }

@@ -117,6 +117,7 @@ Result<DistFolder> DistFolder::open(const std::string& path, const Rename& renam
   std::error_code ignored;
   if (std::filesystem::exists(common, ignored)) {
     MEG_ASSIGN_OR_RETURN(TorchFile opened, TorchFile::open(common));
+    MEG_RETURN_IF_ERROR(opened.check_metadata_crcs());
     folder.common_ = std::make_shared<const TorchFile>(std::move(opened));
   }
   return folder;
@@ -162,7 +163,12 @@ Result<TorchFileParts> DistFolder::read_value(const DistBlob& blob, const std::s
   const std::string where =
       fmt::format("{}: byte {}: {}", file.path(), blob.offset, text::printable(name, 200));
   MEG_ASSIGN_OR_RETURN(const auto open, file.pin());
-  return read_torch_archive(io::FileSlice(*open, blob.offset, blob.length, where), budget_.get());
+  MEG_ASSIGN_OR_RETURN(
+      TorchFileParts parts,
+      read_torch_archive(io::FileSlice(*open, blob.offset, blob.length, where), budget_.get()));
+  // Storages are compared where their elements are read.
+  MEG_RETURN_IF_ERROR(parts.pickle_crc);
+  return parts;
 }
 
 std::shared_ptr<const TensorSource> DistFolder::source_of(const TorchFileParts& parts,

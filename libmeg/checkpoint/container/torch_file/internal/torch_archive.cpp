@@ -3,6 +3,7 @@
 
 #include "libmeg/checkpoint/container/pickle/pickle_reader.h"
 #include "libmeg/checkpoint/container/torch_file/internal/torch_file_parts.h"
+#include "libmeg/io/crc32.h"
 #include "libmeg/text/printable.h"
 
 namespace meg::checkpoint {
@@ -85,6 +86,12 @@ Result<TorchFileParts> read_torch_archive(const io::FileSlice& slice, PickleBudg
   MEG_ASSIGN_OR_RETURN(const auto bytes, read_zip_entry(file, *pickle, max_bytes));
   if (!pickle->is_stored()) budget->take_inflated_bytes(bytes.size());
   const std::string name = path + ": " + text::printable(pickle->name, 200);
+  const uint32_t crc = io::crc32(bytes);
+  if (parts.has_crcs && crc != pickle->crc) {
+    parts.pickle_crc =
+        make_error(StatusCode::kCorruption, "{}: CRC-32: expected {:08x}, found {:08x}", name,
+                   pickle->crc, crc);
+  }
   MEG_ASSIGN_OR_RETURN(const PickleStream stream,
                        read_pickle(bytes, name, &parts.graph, budget->values()));
   budget->take_values(parts.graph.size());

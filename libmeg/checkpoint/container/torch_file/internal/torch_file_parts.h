@@ -20,6 +20,7 @@ struct TorchFileParts {
   bool is_legacy = false;
   bool has_crcs = false;
   bool is_byte_swapped = false;
+  Status pickle_crc;  ///< kCorruption where the archive's CRC-32 of the pickle is another.
 };
 
 /// The zip form. Places in the result count from the first byte of the file, not of the slice.
