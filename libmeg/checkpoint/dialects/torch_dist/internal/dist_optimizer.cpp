@@ -35,6 +35,7 @@ std::vector<PickleId> chained(const PickleGraph& graph, PickleId saved) {
   }
   if (found.empty()) return {saved};
   std::vector<PickleId> optimizers;
+  optimizers.reserve(found.size());
   for (const auto& [number, node] : found) optimizers.push_back(node);
   return optimizers;
 }
