@@ -16,11 +16,6 @@ class StreamGraph {
 
   StreamGraph(StreamGraph&& other) noexcept : graph_(std::exchange(other.graph_, nullptr)) {}
 
-  StreamGraph& operator=(StreamGraph&& other) noexcept {
-    std::swap(graph_, other.graph_);
-    return *this;
-  }
-
   ~StreamGraph();
 
   /// From here on what this thread queues on `stream` is recorded and not run. Not the default

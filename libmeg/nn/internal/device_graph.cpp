@@ -45,7 +45,7 @@ class DeviceGraph::Memory {
         stream_(c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device)) {}
 
   ~Memory() {
-    if (uses_ > 0) cuda_allocator().releasePool(device_.index(), pool_);
+    if (has_begun_) cuda_allocator().releasePool(device_.index(), pool_);
   }
 
   Memory(const Memory&) = delete;
@@ -63,7 +63,7 @@ class DeviceGraph::Memory {
     cuda_allocator().beginAllocateToPool(device_.index(), pool_,
                                          [own](cudaStream_t stream) { return stream == own; });
     // The allocator counts each beginning as a use of its own; one is kept.
-    if (uses_++ > 0) cuda_allocator().releasePool(device_.index(), pool_);
+    if (std::exchange(has_begun_, true)) cuda_allocator().releasePool(device_.index(), pool_);
   }
 
   void end() { cuda_allocator().endAllocateToPool(device_.index(), pool_); }
@@ -72,7 +72,7 @@ class DeviceGraph::Memory {
   at::Device device_;
   c10::Stream stream_;
   c10::MempoolId_t pool_ = next_pool();
-  int64_t uses_ = 0;
+  bool has_begun_ = false;
 };
 
 namespace {

@@ -21,7 +21,6 @@
 #define __host__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
-#define __maxnreg__(...)
 // One array for all blocks, because they run one after the other. `used`: so that the compiler
 // expects that it is written from elsewhere, too.
 #define __shared__ static __attribute__((used))
