@@ -161,16 +161,21 @@ TEST(GptModelGpuTest, DeterministicStepsRepeatToTheBit) {
   at::globalContext().setDeterministicAlgorithms(false, false);
 }
 
+GptModel model_for_inference(const model::GptConfig& shape) {
+  GptOptions options = without_dropout();
+  options.device = at::kCUDA;
+  GptModel model = small_model(with_wide_heads(shape), options);
+  model.set_training(false);
+  return model;
+}
+
 TEST(GptModelGpuTest, CachedStepsAreWholePasses) {
   MEG_REQUIRE_GPU();
   for (const model::GptConfig& shape : {small_config(), small_llama_config()}) {
-    GptOptions options = without_dropout();
-    options.device = at::kCUDA;
-    GptModel model = small_model(with_wide_heads(shape), options);
-    model.set_training(false);
+    GptModel model = model_for_inference(shape);
     const at::Tensor tokens = small_tokens(shape)[0].to(at::kCUDA);
     const at::Tensor whole = *model.hidden_states({.tokens = tokens.unsqueeze(0)});
-    KvCache cache = *KvCache::create(model.config(), options, {}, 2, 12);
+    KvCache cache = *KvCache::create(model.config(), model.options(), {}, 2, 12);
     const auto states = [&](int64_t first, int64_t count) {
       const std::vector<CachedTokens> sequences = {{1, count}};
       return *model.hidden_states(
@@ -184,13 +189,10 @@ TEST(GptModelGpuTest, CachedStepsAreWholePasses) {
 TEST(GptModelGpuTest, RecordedStepsAreWholePasses) {
   MEG_REQUIRE_GPU();
   for (const model::GptConfig& shape : {small_config(), small_llama_config()}) {
-    GptOptions options = without_dropout();
-    options.device = at::kCUDA;
-    GptModel model = small_model(with_wide_heads(shape), options);
-    model.set_training(false);
+    GptModel model = model_for_inference(shape);
     const at::Tensor tokens = small_tokens(shape).narrow(0, 0, 2).to(at::kCUDA);
     const at::Tensor whole = *model.hidden_states({.tokens = tokens});
-    KvCache cache = *KvCache::create(model.config(), options, {}, 3, 12);
+    KvCache cache = *KvCache::create(model.config(), model.options(), {}, 3, 12);
     const auto extend = [&](const at::Tensor& new_tokens, std::vector<CachedTokens> sequences) {
       const auto states =
           model.hidden_states({.tokens = new_tokens, .sequences = sequences}, cache);

@@ -6,6 +6,8 @@
 #include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "libmeg/evaluation/scoring.h"
 #include "libmeg/generation/model_engine.h"
 #include "libmeg/nn/internal/decode_graphs.h"
@@ -197,20 +199,27 @@ pretended::Counts step_of(serving::GenerationEngine& engine) {
   return take_counts();
 }
 
-TEST_F(PretendedDeviceTest, Generation) {
+/// Calls `body` with an engine for up to 17 texts of a model of 24 layers.
+void with_engine(const std::function<void(serving::GenerationEngine&)>& body) {
   auto model = nn::GptModel::create(gpt_of_24_layers(), on_gpu());
   ASSERT_TRUE(model.has_value()) << model.status().message();
   model->set_training(false);
   const auto tokenizer = test::LetterTokenizer::numbers(100);
   const auto engine = generation::create_generation_engine(*model, tokenizer, {.max_slots = 17});
   ASSERT_TRUE(engine.has_value()) << engine.status().message();
-  add_prompts(**engine, 1);
-  step_of(**engine);  // what is made once, as cuBLAS's workspace
-  (*engine)->cancel(0);
-  add_prompts(**engine, 16);
-  expect_within_budget("prefill_step", step_of(**engine));
-  step_of(**engine);
-  expect_within_budget("decode_step", step_of(**engine));
+  body(**engine);
+}
+
+TEST_F(PretendedDeviceTest, Generation) {
+  with_engine([](serving::GenerationEngine& engine) {
+    add_prompts(engine, 1);
+    step_of(engine);  // what is made once, as cuBLAS's workspace
+    engine.cancel(0);
+    add_prompts(engine, 16);
+    expect_within_budget("prefill_step", step_of(engine));
+    step_of(engine);
+    expect_within_budget("decode_step", step_of(engine));
+  });
 }
 
 /// The steps of an engine that decodes `count` texts, behind the one that takes in their prompts.
@@ -227,22 +236,18 @@ TEST(PretendedDeviceGraphsTest, LaterStepsOfDecodingAreOneLaunch) {
   if (!test::load_cuda_library(/*counts_memory=*/false)) {
     GTEST_SKIP() << "this LibTorch is for CPUs only";
   }
-  auto model = nn::GptModel::create(gpt_of_24_layers(), on_gpu());
-  ASSERT_TRUE(model.has_value()) << model.status().message();
-  model->set_training(false);
-  const auto tokenizer = test::LetterTokenizer::numbers(100);
-  const auto engine = generation::create_generation_engine(*model, tokenizer, {.max_slots = 17});
-  ASSERT_TRUE(engine.has_value()) << engine.status().message();
-  const std::vector<int64_t> found = operations_of_steps(**engine, 16, 4);
-  EXPECT_GT(found[0], 150);  // as it is
-  EXPECT_GT(found[1], 150);  // as it is, and recorded
-  EXPECT_LE(found[2], 20);
-  EXPECT_EQ(found[3], found[2]);
-  // Of other numbers of texts each has its own recording.
-  for (int64_t request = 0; request < 16; ++request) (*engine)->cancel(request);
-  const std::vector<int64_t> others = operations_of_steps(**engine, 3, 3);
-  EXPECT_GT(others[0], 150);
-  EXPECT_EQ(others[2], found[2]);
+  with_engine([](serving::GenerationEngine& engine) {
+    const std::vector<int64_t> found = operations_of_steps(engine, 16, 4);
+    EXPECT_GT(found[0], 150);  // as it is
+    EXPECT_GT(found[1], 150);  // as it is, and recorded
+    EXPECT_LE(found[2], 20);
+    EXPECT_EQ(found[3], found[2]);
+    // Of other numbers of texts each has its own recording.
+    for (int64_t request = 0; request < 16; ++request) engine.cancel(request);
+    const std::vector<int64_t> others = operations_of_steps(engine, 3, 3);
+    EXPECT_GT(others[0], 150);
+    EXPECT_EQ(others[2], found[2]);
+  });
 }
 
 TEST(PretendedDeviceGraphsTest, WhatCannotBeRecordedIsRunAsItIs) {
