@@ -10,7 +10,7 @@
 
 namespace meg::checkpoint {
 
-/// A tensor on its way: all of a source's elements, in their order, fill a sink.
+/// A tensor to be copied: all elements of a source, in their order, fill a sink.
 struct TensorCopy {
   std::shared_ptr<const TensorSource> source;
   DType target_dtype = DType::kFloat32;  ///< Differs only among float16, bfloat16 and float32.

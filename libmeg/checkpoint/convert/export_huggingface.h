@@ -12,9 +12,9 @@
 namespace meg::checkpoint {
 
 struct ExportOptions {
-  /// Tokens of the unpadded vocabulary; without it the tables keep their padding rows.
+  /// Tokens of the unpadded vocabulary; nullopt: the tables keep their padding rows.
   std::optional<int64_t> true_vocab_size;
-  std::optional<DType> params_dtype;  ///< Of the weights; without: the source's.
+  std::optional<DType> params_dtype;  ///< Dtype of the weights; nullopt: the source's.
   uint64_t max_shard_bytes = 5'000'000'000;
 };
 
@@ -22,7 +22,7 @@ struct ExportOptions {
 struct ExportedFile {
   std::string name;
   SafetensorsLayout layout;
-  std::vector<TensorCopy> copies;  ///< By tensor of the layout.
+  std::vector<TensorCopy> copies;  ///< One per tensor of the layout.
 };
 
 struct ExportPlan {
@@ -30,18 +30,18 @@ struct ExportPlan {
   std::string config_json;
   std::string index_json;  ///< Empty where one file holds everything.
   std::vector<ExportedFile> files;
-  CheckpointFolder source;  ///< Whose tokenizer files are copied along.
+  CheckpointFolder source;  ///< The folder whose tokenizer files are copied along.
   int64_t source_vocab_rows = 0, target_vocab_rows = 0;
-  int64_t parameter_count = 0;  ///< Of the written tensors.
+  int64_t parameter_count = 0;  ///< Elements of the written tensors.
   std::vector<std::string> notes;
 
   int64_t source_bytes() const;
   int64_t target_bytes() const;
 };
 
-/// Plans a Hugging Face folder of a Megatron checkpoint's weights. kUnsupported, by the arg's name,
-/// where no architecture of transformers' computes the same; kCorruption where a storage's CRC-32
-/// is not what its file says.
+/// Plans a Hugging Face folder of a Megatron checkpoint's weights. kUnsupported, with the arg's
+/// name, if no architecture of transformers computes the same; kCorruption if a storage's CRC-32 is
+/// not the one that its file records.
 Result<ExportPlan> plan_export(const MegatronCheckpoint& checkpoint, const ExportOptions& options);
 
 /// Runs a plan: save_dir appears by one rename when every file is complete and flushed. An older

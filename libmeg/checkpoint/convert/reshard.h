@@ -19,7 +19,7 @@ struct ReshardOptions {
   /// table keeps its number of rows, which the target's tensor-parallel size must divide.
   std::optional<int64_t> true_vocab_size;
   std::optional<model::NameFamily> names;  ///< Without: the source's.
-  std::optional<DType> params_dtype;       ///< Of the weights; without: the source's.
+  std::optional<DType> params_dtype;       ///< Dtype of the weights; nullopt: the source's.
   bool keep_optimizer = true;
   /// Whether to write the state of --use-distributed-optimizer; without: where the source has it.
   std::optional<bool> distributed_optimizer;
@@ -35,7 +35,7 @@ struct ReshardPlan {
   TransferPlan transfers;
   int64_t source_padded_vocab_size = 0;
   int64_t target_padded_vocab_size = 0;
-  int64_t parameter_count = 0;  ///< Of the model, without the tied copy.
+  int64_t parameter_count = 0;  ///< Parameters of the model, without the tied copy.
   int64_t dropped_padding_rows =
       0;  ///< Rows of the source's table that the target has no place for.
   int64_t added_padding_rows = 0;

@@ -23,7 +23,7 @@ struct SaveTorchDistOptions {
 };
 
 struct SavedTorchDist {
-  uint64_t bytes = 0;              ///< Of all items.
+  uint64_t bytes = 0;              ///< Size of all items.
   std::vector<std::string> notes;  ///< What was found to differ, one line each.
 };
 

@@ -14,22 +14,22 @@ namespace meg::checkpoint {
 
 /// Statistics of one tensor of a checkpoint.
 struct NamedStatistics {
-  /// Of a whole checkpoint the canonical name of the parameter, with the layer's number in the
-  /// model; else the tensor's name in its file.
+  /// In a whole checkpoint, the canonical name of the parameter with the layer's number in the
+  /// model; otherwise the tensor's name in its file.
   std::string name;
   std::string kind;       ///< "weight", "exp_avg" ...; empty unless whole.
-  std::string file;       ///< Empty where whole.
+  std::string file;       ///< Empty if the checkpoint is whole.
   std::string canonical;  ///< The name with {} for the number; empty unless whole.
   std::optional<int64_t> layer;
   DType dtype = DType::kFloat32;
-  std::vector<int64_t> shape;  ///< Merged over the ranks where whole.
+  std::vector<int64_t> shape;  ///< Merged over the ranks if the checkpoint is whole.
   TensorStatistics statistics;
 };
 
-/// Where the checkpoint is whole, its parameters and their state, read once and merged over the
-/// ranks (so the numbers do not depend on its layout), and as it lies in the files the state of
-/// optimizers that cannot be told apart by parameter; else the tensors of every file. wanted: by
-/// name, and by the name that the file has for it; all where empty.
+/// Statistics of a whole checkpoint's parameters and their state, each read once and merged over
+/// the ranks, so that the numbers do not depend on the layout; optimizer state that cannot be
+/// assigned to parameters is taken as it lies in the files. If the checkpoint is not whole,
+/// statistics of the tensors of every file. wanted: names, canonical or as in the file; empty: all.
 Result<std::vector<NamedStatistics>> checkpoint_statistics(
     const CheckpointSummary& summary, const std::function<bool(std::string_view)>& wanted = {},
     const ProgressCallback& progress = {});

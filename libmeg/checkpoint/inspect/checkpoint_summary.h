@@ -16,11 +16,11 @@ namespace meg::checkpoint {
 struct RankSummary {
   std::string name;
   int64_t tensor_rank = 0, pipeline_rank = 0, expert_rank = 0;
-  /// Elements of its model's parameters, the tied copy of the embedding among them: the number that
-  /// Megatron prints when it builds this rank. nullopt where its file could not be opened.
+  /// Elements of its model's parameters, including the tied copy of the embedding: the number that
+  /// Megatron prints when it builds this rank. nullopt if its file could not be opened.
   std::optional<int64_t> parameters;
-  uint64_t bytes = 0;  ///< Of its files.
-  /// Of its tensors, by TensorGroup.
+  uint64_t bytes = 0;  ///< Size of its files.
+  /// Totals of its tensors, by TensorGroup.
   std::array<int64_t, 3> tensor_bytes = {};
   std::vector<int> files;  ///< Indices into CheckpointSummary::files.
 };
@@ -34,19 +34,19 @@ struct TensorShare {
   int64_t bytes = 0;
 };
 
-/// What a checkpoint holds, from metadata alone: also one that cannot be opened as a whole model.
+/// The contents of a checkpoint, from metadata alone, even if it cannot be opened as a whole model.
 struct CheckpointSummary {
   CheckpointFolder folder;
   std::vector<FileSummary> files;
   std::vector<RankSummary> ranks;
-  std::vector<std::string> missing_ranks;  ///< Folders that the sizes ask for.
-  uint64_t bytes = 0;                      ///< Of all files.
+  std::vector<std::string> missing_ranks;  ///< Folders that should exist according to the sizes.
+  uint64_t bytes = 0;                      ///< Size of all files.
 
   int64_t tensor_model_parallel_size = 1;
   int64_t pipeline_model_parallel_size = 1;
   int64_t virtual_pipeline_model_parallel_size = 1;
   int64_t expert_model_parallel_size = 1;
-  bool sizes_are_from_args = false;  ///< Else from the folders' names.
+  bool sizes_are_from_args = false;  ///< False: they are from the folders' names.
 
   std::optional<model::NameFamily> family;
   std::optional<double> checkpoint_version;
@@ -57,13 +57,13 @@ struct CheckpointSummary {
   int64_t optimizer_bytes = 0;
   bool has_scheduler = false, has_rng = false, has_grad_scaler = false;
 
-  std::optional<int64_t> parameters;           ///< Of the whole model, without the tied copy.
+  std::optional<int64_t> parameters;  ///< Parameters of the whole model, without the tied copy.
   std::optional<int64_t> unpadded_parameters;  ///< The same without the vocabulary's padding rows.
   std::optional<int64_t> padded_vocab_size;
   std::optional<int64_t> true_vocab_size;
   std::vector<TensorShare> shares;  ///< By group, then in the order found.
 
-  /// The whole model, or why it could not be put together.
+  /// The whole model; if it could not be opened, whole_status says why.
   std::optional<MegatronCheckpoint> whole;
   Status whole_status;
 
@@ -73,10 +73,11 @@ struct CheckpointSummary {
 
 struct SummaryOptions {
   OpenCheckpointOptions open;
-  std::optional<int64_t> true_vocab_size;  ///< Tokens, where args do not tell.
+  std::optional<int64_t>
+      true_vocab_size;  ///< In tokens, for checkpoints whose args do not state it.
 };
 
-/// Errors only where nothing can be shown: the one of the first file.
+/// Fails only if nothing can be shown, with the error of the first file.
 Result<CheckpointSummary> summarize_checkpoint(const CheckpointFolder& folder,
                                                const SummaryOptions& options = {});
 

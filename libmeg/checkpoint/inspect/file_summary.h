@@ -22,14 +22,15 @@ struct FileSummary {
   std::string path;  ///< Relative to the checkpoint's folder.
   uint64_t bytes = 0;
   Status status;                          ///< Why it could not be opened.
-  std::shared_ptr<const TorchFile> file;  ///< nullptr where it could not be opened.
+  std::shared_ptr<const TorchFile> file;  ///< nullptr if it could not be opened.
   NamedTensors contents;
-  std::vector<TensorGroup> groups;  ///< Of contents.tensors.
+  std::vector<TensorGroup> groups;  ///< The group of each of contents.tensors.
   int64_t parameters = 0;           ///< Elements of its model's parameters.
 };
 
-/// path: of the file. folder: what it is named relative to. opened: the file where it is open
-/// already, else nullptr. budget: as TorchFile::open. Failure to open it is part of the summary.
+/// path: of the file. folder: the result's path is relative to it. opened: the file if it is
+/// already open, otherwise nullptr. budget: as for TorchFile::open. Failure to open it is part of
+/// the summary.
 FileSummary summarize_file(const std::string& path, const std::string& folder,
                            std::shared_ptr<const TorchFile> opened = nullptr,
                            PickleBudget* budget = nullptr);

@@ -8,7 +8,7 @@
 
 namespace meg::checkpoint {
 
-/// A class or function that a pickle names. None was looked up, none was called.
+/// A class or function that a pickle names; it was neither looked up nor called.
 struct NamedCode {
   std::string name;        ///< "collections.OrderedDict", "posix.system"
   int64_t calls = 0;       ///< Calls of it that loading the pickle with Python would make.
@@ -16,8 +16,8 @@ struct NamedCode {
   std::string first_call;  ///< Text of the first call, unless usual.
 };
 
-/// All code that a file's pickles name, those that are not usual first, each kind by name. It
-/// covers what the pickle dropped again.
+/// All code that a file's pickles name: first what is not usual, then the rest, each sorted by
+/// name. Includes values that the pickle discarded.
 std::vector<NamedCode> named_code(const PickleGraph& graph);
 
 }  // namespace meg::checkpoint

@@ -15,23 +15,23 @@ struct NamedTensor {
   std::string dtype;  ///< torch's name; "numpy:uint32" and the like for arrays.
   std::vector<int64_t> shape;
   int64_t elements = 0;
-  int64_t bytes = 0;                 ///< Of its elements.
+  int64_t bytes = 0;                 ///< Size of its elements.
   const TensorView* view = nullptr;  ///< nullptr: an array, whose bytes lie in the pickle.
 };
 
 struct NamedTensors {
   std::vector<NamedTensor> tensors;  ///< In the file's order.
-  /// More paths lead to tensors than are listed: shared parts that multiply, in a file made to
-  /// exhaust readers.
+  /// Whether more paths lead to tensors than are listed, because shared parts multiply in a file
+  /// made to exhaust readers.
   bool is_cut = false;
 };
 
-/// Every tensor and array of a file by name, one that several paths reach once for each. Cycles end
-/// where they close. Names are Python's str of the keys: torch.float32, (0, 1).
+/// Every tensor and array of a file by name; one that several paths lead to is listed once for
+/// each. A cycle is followed once. Names are Python's str of the keys: torch.float32, (0, 1).
 /// The file must outlive the result.
 NamedTensors named_tensors(const TorchFile& file);
 
-/// A dictionary's key as it stands in names.
+/// A dict's key as it is written in names.
 std::string key_text(const PickleGraph& graph, PickleId key);
 
 }  // namespace meg::checkpoint

@@ -16,11 +16,11 @@ struct OutlineLine {
 
 struct Outline {
   std::vector<OutlineLine> lines;
-  bool is_cut = false;  ///< There is more than `max_lines`.
+  bool is_cut = false;  ///< There are more than `max_lines` lines.
 };
 
-/// The value of a file as a tree, every container once: where it comes again, or inside itself, its
-/// line says so. Lists of plain values and args stay on one line.
+/// The value of a file as a tree that shows every container once: where it occurs again, or inside
+/// itself, the line says so. Lists of plain values and args are kept on one line.
 Outline outline_of(const TorchFile& file, size_t max_lines = 200);
 
 }  // namespace meg::checkpoint

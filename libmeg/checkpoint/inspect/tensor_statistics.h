@@ -14,13 +14,13 @@
 
 namespace meg::checkpoint {
 
-/// What the values of a tensor look like. Minimum, maximum and sums are over the finite elements,
-/// in double precision. Of complex tensors the real and imaginary parts count as elements.
+/// Statistics of a tensor's values. Minimum, maximum and sums are over the finite elements, in
+/// double precision. The real and imaginary parts of complex tensors count as elements.
 struct TensorStatistics {
   int64_t elements = 0;
   int64_t nan = 0;
   int64_t infinite = 0;
-  int64_t zero = 0;  ///< -0 too.
+  int64_t zero = 0;  ///< Includes -0.
   double min = std::numeric_limits<double>::infinity();
   double max = -std::numeric_limits<double>::infinity();
   double sum = 0;
@@ -28,21 +28,21 @@ struct TensorStatistics {
 
   int64_t finite() const { return elements - nan - infinite; }
 
-  /// NaN where no element is finite.
+  /// NaN if no element is finite.
   double mean() const;
   /// The L2 norm.
   double norm() const;
-  /// The root of the mean square; 0 where no element is finite.
+  /// The root of the mean square; 0 if no element is finite.
   double rms() const;
   /// 0 to 1; 0 for a tensor without elements.
   double zero_fraction() const;
 
-  /// Counts what follows these elements too.
+  /// Adds the statistics of the elements that follow.
   void append(const TensorStatistics& next);
 };
 
-/// Of elements that lie in memory, little-endian, at any address. The sums are taken in eight lanes
-/// of double, whatever the machine, so equal bytes give equal results.
+/// Statistics of elements in memory, little-endian, at any address. The sums are taken in eight
+/// lanes of double, whatever the machine, so equal bytes give equal results.
 TensorStatistics tensor_statistics(DType dtype, std::span<const std::byte> bytes);
 
 /// A tensor that is read piece by piece.
@@ -54,9 +54,9 @@ struct StatisticsSource {
   std::function<Status(int64_t first, std::span<std::byte> into)> read;
 };
 
-/// Statistics of many tensors at once, by all processors (`workers` 0) or so many threads, in
-/// bounded memory: one buffer of about 1 MiB a thread. Every tensor is cut at the same elements and
-/// its pieces are added in their order, so neither the number of threads nor how the elements are
+/// Statistics of many tensors at once, with `workers` threads (0: one per processor), in bounded
+/// memory: a buffer of about 1 MiB per thread. Every tensor is divided at the same elements and its
+/// pieces are added in their order, so neither the number of threads nor how the elements are
 /// stored changes a bit of the result. The first error ends the work; progress counts bytes.
 Result<std::vector<TensorStatistics>> tensor_statistics(std::span<const StatisticsSource> sources,
                                                         int workers = 0,

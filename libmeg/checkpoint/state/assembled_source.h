@@ -10,29 +10,29 @@
 
 namespace meg::checkpoint {
 
-/// A box of a tensor whose elements `source` has in row-major order. sizes: of the tensor; box:
-/// inside it. Where the box is one run of the source its file extent and CRC are known as well.
+/// A box of a tensor whose elements `source` has in row-major order. sizes: the tensor's; box: must
+/// lie inside them. If the box is one run of the source, its file extent and CRC are known as well.
 std::shared_ptr<const TensorSource> box_of(std::shared_ptr<const TensorSource> source,
                                            const std::vector<int64_t>& sizes, const Box& box);
 
-/// A whole tensor of these sizes, in row-major order, put together from its pieces: disjoint and of
-/// one type, together all of it; flat ranges among them are of natural order. kInvalidArgument
-/// where they are not.
+/// A whole tensor of these sizes, in row-major order, assembled from its pieces, which must be
+/// disjoint, of one dtype, and together cover it; flat ranges among them must be in natural order.
+/// Otherwise kInvalidArgument.
 Result<std::shared_ptr<const TensorSource>> assemble(DType dtype, const std::vector<int64_t>& sizes,
                                                      std::vector<Piece> pieces);
 
-/// A box of a tensor, put together from the pieces of it that have a part in the box: disjoint,
-/// together all of the box. pieces: placed in the tensor's axes; others than these may be among
-/// them.
+/// A box of a tensor, assembled from the pieces that overlap it, which must be disjoint and
+/// together cover it. pieces: placed in the tensor's axes; may include pieces that do not overlap
+/// the box.
 Result<std::shared_ptr<const TensorSource>> assemble_box(DType dtype,
                                                          const std::vector<Piece>& pieces,
                                                          const Box& box);
 
-/// What two boxes of a tensor have in common; nullopt where that is nothing.
+/// The intersection of two boxes of a tensor; nullopt if it is empty.
 std::optional<Box> intersection(const Box& a, const Box& b);
 
-/// Compares what containers record of the bytes that a source reads from with these bytes, each
-/// record once. ok where they record nothing.
+/// Compares the CRC-32s that containers record for the bytes that a source reads with these bytes,
+/// each of them once. ok if nothing is recorded.
 Status check_recorded_crcs(const TensorSource& source);
 
 }  // namespace meg::checkpoint

@@ -7,7 +7,7 @@
 
 namespace meg::checkpoint {
 
-/// Sources of one type, at least one, one behind the other.
+/// The elements of several sources, one after another. sources: at least one, all of one dtype.
 std::shared_ptr<const TensorSource> concatenated(
     std::vector<std::shared_ptr<const TensorSource>> sources);
 

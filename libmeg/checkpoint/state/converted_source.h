@@ -6,7 +6,7 @@
 
 namespace meg::checkpoint {
 
-/// The elements of a source in another type, as convert_floats() converts them; both types are
+/// The elements of a source in another dtype, converted by convert_floats(); both dtypes must be
 /// float16, bfloat16 or float32.
 std::shared_ptr<const TensorSource> converted(std::shared_ptr<const TensorSource> source,
                                               DType dtype);

@@ -7,10 +7,10 @@
 
 namespace meg::checkpoint {
 
-/// A checkpoint seen as one whole model, in whatever dialect it is stored: what readers of dialects
-/// fill and loading reads.
+/// A checkpoint as one whole model, independent of the dialect in which it is stored: filled by the
+/// readers of dialects and read when loading.
 struct LogicalCheckpoint {
-  std::string path;  ///< Its folder or file, for messages.
+  std::string path;  ///< Path of its folder or file, for messages.
   /// Embedding, layers ascending, final norm, output layer. A tied copy of the embedding is not
   /// among them.
   std::vector<LogicalParameter> parameters;

@@ -6,8 +6,8 @@
 
 namespace meg::checkpoint {
 
-/// A value of a checkpoint that is carried along, not understood: what a writer of the same
-/// container writes again unchanged. Containers derive from it.
+/// A value of a checkpoint that is passed along without being interpreted: a writer of the same
+/// container writes it again unchanged. Containers derive from it.
 class Opaque {
  public:
   Opaque() = default;
@@ -15,7 +15,7 @@ class Opaque {
   Opaque& operator=(const Opaque&) = delete;
   virtual ~Opaque() = default;
 
-  /// Where it was found, for messages: a path.
+  /// The path where it was found, for messages.
   virtual std::string origin() const = 0;
 
   /// The value in one line of about `limit` bytes, for messages.

@@ -13,16 +13,16 @@ struct Box {
   std::vector<int64_t> offsets;
   std::vector<int64_t> sizes;
 
-  /// All of axes of these sizes.
+  /// The box that covers axes of these sizes.
   static Box whole(std::vector<int64_t> sizes);
 
-  /// The product of sizes, which the caller knows not to overflow.
+  /// The product of the sizes, which must not overflow.
   int64_t elements() const;
 
   bool operator==(const Box&) const = default;
 };
 
-/// A part of a merged tensor and where its elements are: a box of the tensor's axes, or a flat
+/// A part of a merged tensor and the source of its elements: a box of the tensor's axes, or a flat
 /// range of such a box.
 struct Piece {
   std::shared_ptr<const TensorSource> source;
@@ -30,12 +30,12 @@ struct Piece {
   /// The source holds elements [first, first + source->elements()) of the box, counted in the order
   /// of memory_order: the whole box, or a flat range of it (a data-parallel rank's share).
   int64_t first = 0;
-  /// Order of the axes in the source's memory, outermost first; empty: as they stand.
+  /// Order of the axes in the source's memory, outermost first; empty: natural order.
   std::vector<int> memory_order = {};
 };
 
-/// The boxes that elements [first, first + count) of a box of natural order make up, in that order:
-/// each lies in the flat range as one run. At most two an axis and one.
+/// The boxes into which elements [first, first + count) of a box in natural order divide, in that
+/// order; each is one run of the flat range. At most two for each axis, plus one.
 std::vector<Box> boxes_of_range(const Box& box, int64_t first, int64_t count);
 
 }  // namespace meg::checkpoint

@@ -8,11 +8,11 @@
 
 namespace meg::checkpoint {
 
-/// The CRC-32 of a source's bytes, where its container recorded that of just them.
+/// The CRC-32 of a source's bytes if its container recorded one for exactly these bytes.
 std::optional<uint32_t> recorded_crc_of_all(const TensorSource& source);
 
-/// Whether two sources hold the same bytes: by the CRC-32s that their containers recorded where
-/// both are of just them, otherwise by reading them.
+/// Whether two sources hold the same bytes. Compares the recorded CRC-32s if both cover exactly
+/// these bytes, and otherwise reads them.
 Result<bool> same_bytes(const TensorSource& a, const TensorSource& b);
 
 }  // namespace meg::checkpoint

@@ -8,13 +8,13 @@
 namespace meg::checkpoint {
 
 /// The transpose of a matrix: [rows, columns] of a source that holds [columns, rows]. Each thread
-/// keeps what it transposed last, 12 MiB of it, for reads that follow each other, and has a matrix
-/// of up to 12 MiB that is one stretch of a file mapped while it reads it.
+/// caches up to 12 MiB of what it transposed last, for consecutive reads, and maps a matrix of up
+/// to 12 MiB that is one range of a file while it reads it.
 std::shared_ptr<const TensorSource> transposed_source(std::shared_ptr<const TensorSource> source,
                                                       int64_t rows, int64_t columns);
 
-/// What the calling thread may keep and have mapped from now on, in bytes; three rows of a result
-/// at least. One half is for each.
+/// Sets how many bytes the calling thread may cache and map from now on, half of them for each; at
+/// least three rows of a result.
 void share_transposed_memory(int64_t bytes);
 
 }  // namespace meg::checkpoint

@@ -8,12 +8,13 @@
 
 namespace meg::checkpoint {
 
-/// What a run asks of a checkpoint. Names are Megatron's flags.
+/// What a run wants to load from a checkpoint. Names are those of Megatron's flags.
 struct TrainingReadOptions {
-  bool finetune = false;  ///< Weights alone: iteration 0, no consumed samples.
+  bool finetune = false;  ///< Loads weights only: iteration 0, no consumed samples.
   bool no_load_optim = false;
   bool no_load_rng = false;
-  int64_t tensor_rank = 0, pipeline_rank = 0, data_rank = 0;  ///< Whose generators.
+  int64_t tensor_rank = 0, pipeline_rank = 0,
+          data_rank = 0;  ///< The rank whose generators are read.
 
   /// Whether optimizer and scheduler are loaded from this checkpoint.
   bool loads_optimizer(const MegatronCheckpoint& checkpoint) const {
@@ -26,12 +27,12 @@ struct TrainingReadOptions {
 };
 
 /// Everything but the parameters (read_training_tensors). A `release` counts as iteration 0 and has
-/// no optimizer. In `args` is what the file's args hold, lists and enums too; dicts are left out.
-/// rng is empty as well where the checkpoint has no rank at this place (another layout).
+/// no optimizer. `args` has the contents of the file's args, lists and enums included, but no
+/// dicts. rng is also empty if the checkpoint has no such rank (another layout).
 /// The scheduler's fields are as the file has them, under the names of its revision.
-/// kNotFound where the optimizer, the scheduler or the generators are requested and absent (the
-/// message names the flag that does without), kUnsupported for the distributed optimizer,
-/// kCorruption for values of other types and where bytes differ from the files' CRCs.
+/// kNotFound if the optimizer, the scheduler or the generators are requested and absent (the
+/// message names the flag that skips them), kUnsupported for the distributed optimizer, kCorruption
+/// for values of other types and bytes that differ from the files' CRCs.
 /// Mirrors Megatron-LM megatron/training/checkpointing.py: load_checkpoint.
 Result<TrainingState> read_training_state(const MegatronCheckpoint& checkpoint,
                                           const TrainingReadOptions& options = {});

@@ -7,11 +7,11 @@
 
 namespace meg::checkpoint {
 
-/// The generators as Megatron has seeded them when a run starts: those that a trainer without
-/// Python does not use, in the form that Megatron restores.
+/// The generators as Megatron seeds them when a run starts, in the form that Megatron restores, for
+/// those that a trainer without Python does not use itself.
 /// seed: Megatron's --seed, > 0; a pipeline rank adds 100 times its number. The torch state is that
-/// of the CPU's generator, for who has no better one. family: legacy revisions track one generator,
-/// core three.
+/// of the CPU's generator; callers may replace it by their own. family: legacy revisions track one
+/// generator, core three.
 /// Mirrors Megatron-LM megatron/training/initialize.py: _set_random_seed, and
 /// megatron/core/tensor_parallel/random.py: model_parallel_cuda_manual_seed.
 RngState seeded_rng_state(int64_t seed, int64_t tensor_rank, int64_t pipeline_rank,

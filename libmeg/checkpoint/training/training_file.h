@@ -10,19 +10,19 @@ namespace meg::checkpoint {
 struct TrainingFileOptions {
   /// kMpRank or kTorchDist, whose names are always those of Transformer Engine.
   CheckpointFormat format = CheckpointFormat::kMpRank;
-  /// kMcoreLocal or kMcoreTransformerEngine, as core_v0.12.3 writes by --transformer-impl, or
-  /// kLegacy, as 6ef5bdc.
+  /// kMcoreLocal or kMcoreTransformerEngine, which core_v0.12.3 chooses by --transformer-impl, or
+  /// kLegacy, the names of 6ef5bdc.
   model::NameFamily names = model::NameFamily::kMcoreLocal;
-  /// Adds core's `rerun_state_machine`, of a run in which nothing was run again. Readers do without
-  /// it; with it, a file can only be unpickled where megatron.core can be imported.
+  /// Adds core's `rerun_state_machine`, in the state of a run that repeated nothing. Readers do not
+  /// need it, and a file with it can only be unpickled where megatron.core can be imported.
   bool rerun_state_machine = false;
 };
 
 /// The content of a rank's model_optim_rng.pt: keys, names and orders as Megatron-LM's
 /// generate_state_dict and optimizers make them. The result's sources point into `state`.
-/// kInvalidArgument where the state is not whole: args that loaders ask for, parameters missing, of
-/// another shape or unknown to the model that args describe, an optimizer's tensors on some
-/// parameters only.
+/// kInvalidArgument if the state is incomplete: missing args that loaders need; parameters that are
+/// missing, of another shape, or not in the model that args describe; an optimizer's tensors for
+/// only some parameters.
 Result<TrainingTree> build_training_file(const TrainingState& state,
                                          const TrainingFileOptions& options);
 

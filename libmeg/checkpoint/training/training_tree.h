@@ -11,7 +11,7 @@
 
 namespace meg::checkpoint {
 
-/// A torch file of the trainer in the making: its tree, and what its storages will hold.
+/// Builds a torch file of the trainer: its tree and the contents of its storages.
 class TrainingTree : public RankTree {
  public:
   using RankTree::dict;
@@ -20,20 +20,20 @@ class TrainingTree : public RankTree {
 
   PickleId dict(const StateFields& fields);
 
-  /// A tensor with a storage of its own that is written later, from the bytes handed over.
+  /// A tensor with a storage of its own, which is written later from the bytes passed here.
   PickleId tensor(const TrainingTensor& tensor);
 
   /// A small 1-D tensor whose bytes are known now.
   PickleId literal(DType dtype, std::span<const std::byte> bytes);
 
-  /// The same of uint8.
+  /// The same for uint8.
   PickleId byte_tensor(std::span<const std::byte> bytes) { return literal(DType::kUint8, bytes); }
 
-  /// Of each storage: what is written to it; empty where its content is known already.
+  /// For each storage the bytes to be written to it; empty if its content is already known.
   std::span<const std::span<const std::byte>> sources() const { return sources_; }
 
-  /// What would be read of the file that holds this, without a file. name: for messages. The
-  /// result reads the bytes that were handed over, which outlive it.
+  /// The result of writing this to a file and opening it, without a file. name: for messages. The
+  /// result reads the bytes passed to tensor(), which must outlive it.
   Result<TorchFile> compose(const std::string& name) const;
 
  private:

@@ -15,25 +15,24 @@ struct TransferTargetFile {
   std::string path;  ///< Relative to the iteration folder: mp_rank_00/model_optim_rng.pt.
   TorchFileContent content;
   TorchFileLayout layout;
-  /// The sink that each storage is, by number of the storage; storages with literal content have
-  /// none (their number is not looked at).
+  /// The sink of each storage; ignored for storages with literal content, which have none.
   std::vector<int> sinks;
 };
 
-/// All copies into a set of torch files. Every storage without literal content is a sink of its
-/// own; sinks are numbered from 0 over all files.
+/// The transfers that fill a set of torch files. Every storage without literal content is a sink of
+/// its own; sinks are numbered from 0 over all files.
 struct TransferPlan {
   std::vector<TransferTargetFile> targets;
   std::vector<TensorTransfer> transfers;
 
-  /// Bytes of source tensors that transfers read, and of all target files.
+  /// Size of the source tensors that transfers read, and of all target files.
   int64_t source_bytes() const;
   int64_t target_bytes() const;
 };
 
-/// Runs a plan: creates the target files under `folder` (which exists), runs the transfers and
-/// completes the files. Flushing and renaming are the caller's. On error the files made so far are
-/// left to the caller to remove. Errors: run_transfers().
+/// Runs a plan: creates the target files under `folder` (which must exist), runs the transfers and
+/// completes the files. The caller flushes and renames them, and removes them after an error.
+/// Errors: those of run_transfers().
 Status execute_transfers(const TransferPlan& plan, const std::string& folder,
                          const TransferOptions& options);
 

@@ -11,20 +11,20 @@
 namespace meg::checkpoint {
 
 struct TransferOptions {
-  /// Bytes of buffers that all threads together may hold (a share of --memory-budget).
+  /// Bytes that the buffers of all threads together may take (a share of --memory-budget).
   int64_t buffer_bytes = int64_t{256} << 20;
-  /// Threads; 0: one a processor.
+  /// Number of threads; 0: one per processor.
   int workers = 0;
-  /// Compares the recorded CRC-32 of everything that is read with what is found; where transfers do
-  /// not read the bytes that it is of wholly and once, they are read for that alone.
+  /// Compares the recorded CRC-32 of everything that is read with the data. Bytes with a recorded
+  /// CRC that transfers do not read completely and exactly once are read for this purpose.
   bool check_crcs = true;
-  ProgressCallback progress;  ///< bytes: of sinks written.
+  ProgressCallback progress;  ///< bytes: written to sinks.
 };
 
-/// Fills the sinks: streams every transfer through bounded buffers, several at once, and tells
-/// sinks their CRC-32s on the way. Holes of sparse sources stay holes. Every byte of every sink is
-/// written exactly once. A damaged source is kCorruption and named; transfers that contradict
-/// themselves, their sources or their sinks are kInternal.
+/// Fills the sinks: streams every transfer through bounded buffers, several at once, and gives
+/// sinks their CRC-32s. Holes of sparse sources remain holes. Every byte of every sink is written
+/// exactly once. kCorruption names a damaged source; kInternal: transfers that contradict
+/// themselves, their sources or their sinks.
 Status run_transfers(std::span<const TensorTransfer> transfers,
                      std::span<const std::unique_ptr<TensorSink>> sinks,
                      const TransferOptions& options);

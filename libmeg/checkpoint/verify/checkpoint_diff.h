@@ -14,37 +14,38 @@ namespace meg::checkpoint {
 
 struct CheckpointDiffOptions {
   Tolerance tolerance = {};
-  std::string name_pattern = {};  ///< RE2; only parameters whose name it is found in. Empty: all.
+  std::string name_pattern =
+      {};  ///< RE2; compares only parameters whose name contains a match. Empty: all.
   bool compare_optimizer = true;
-  /// Rows of the vocabulary from here on are padding: a difference there is a note.
+  /// Vocabulary rows from this one on are padding: a difference there is only a note.
   std::optional<int64_t> vocab_size = {};
   int workers = 1;
   ProgressCallback progress = {};  ///< Bytes of both checkpoints' tensors.
 };
 
-/// One kind of state of a parameter that is not equal.
+/// One kind of state of a parameter that differs.
 struct TensorDifference {
   std::string name;            ///< "decoder.layers.3.mlp.linear_fc1.weight"
   std::string kind;            ///< "weight", "fp32_param", "exp_avg" ...
-  std::vector<int64_t> index;  ///< Of the first unequal element in the merged tensor.
+  std::vector<int64_t> index;  ///< Place of the first unequal element in the merged tensor.
   int64_t elements = 0;        ///< That were compared.
   ElementDifferences found;
 };
 
-/// A plain value that is not equal, as text.
+/// A plain value that differs, as text.
 struct FieldDifference {
   std::string field;  ///< "iteration", "args.hidden_size", "param_groups, with weight decay, step"
   std::string a, b;
 };
 
 struct CheckpointDiff {
-  int64_t parameters = 0;  ///< In both.
+  int64_t parameters = 0;  ///< Parameters that both have.
   int64_t tensors = 0;     ///< That were compared.
-  int64_t elements = 0;    ///< In these.
+  int64_t elements = 0;    ///< Elements of these tensors.
   std::vector<TensorDifference> tensor_differences;
   std::vector<FieldDifference> field_differences;
   std::vector<std::string> only_in_a, only_in_b;  ///< "NAME KIND"
-  /// What differs without making the checkpoints unequal, and what was not compared.
+  /// Differences that do not make the checkpoints unequal, and what was not compared.
   std::vector<std::string> notes;
 
   bool equal() const {
@@ -57,7 +58,7 @@ struct CheckpointDiff {
 /// parameter and kind of state merged over all ranks, the iteration, the model's shape in args,
 /// learning rate, steps and scheduler. State that one side does not have at all (converted
 /// checkpoints have no optimizer) is a note. Tensors are read in bounded memory.
-/// kInvalidArgument for a pattern that RE2 does not take; kCancelled.
+/// kInvalidArgument for a pattern that RE2 does not accept; kCancelled.
 Result<CheckpointDiff> diff_checkpoints(const MegatronCheckpoint& a, const MegatronCheckpoint& b,
                                         const CheckpointDiffOptions& options);
 

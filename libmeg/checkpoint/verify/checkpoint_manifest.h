@@ -13,31 +13,33 @@
 namespace meg::checkpoint {
 
 struct ManifestOptions {
-  /// When made: tables are digested up to here, and so hold whatever the padding becomes. Without
-  /// it a table gets a digest for every make_vocab_size_divisible_by rows, since padded heights are
-  /// multiples of that. When checked: rows from here on are not compared.
+  /// When a manifest is made, tables are digested up to this row, so that the digests hold for any
+  /// padding. Without it, a table gets a digest for every make_vocab_size_divisible_by rows,
+  /// because padded tables have a multiple of that. When a manifest is checked, rows from this one
+  /// on are not compared.
   std::optional<int64_t> vocab_size = {};
   bool include_optimizer = true;
   DigestOptions digest = {};
 };
 
-/// Digests every parameter and kind of state. kCorruption where a file is damaged (unless
+/// Digests every parameter and kind of state. kCorruption if a file is damaged (unless
 /// digest.check_crcs is false); kInvalidArgument for a vocabulary larger than the table;
-/// kUnsupported for a distributed optimizer that is to be included.
+/// kUnsupported for a distributed optimizer that should be included.
 Result<Manifest> make_manifest(const MegatronCheckpoint& checkpoint,
                                const ManifestOptions& options);
 
 struct ManifestReport {
-  int64_t tensors = 0;  ///< That were compared.
-  /// A tensor that is "missing", "extra" or "changed": that is the check, the tensor the subject.
+  int64_t tensors = 0;  ///< Tensors that were compared.
+  /// Tensors that are "missing", "extra" or "changed": this word is the check, and the tensor the
+  /// subject.
   std::vector<Problem> problems;
   std::vector<std::string> notes;
 
   bool ok() const { return problems.empty(); }
 };
 
-/// Digests a checkpoint of any layout and compares. float32 tensors stand for the 16-bit ones of
-/// the manifest as long as they hold the same values. Errors as make_manifest.
+/// Digests a checkpoint of any layout and compares it with a manifest. float32 tensors count as
+/// equal to 16-bit ones of the manifest if they hold the same values. Errors as make_manifest.
 Result<ManifestReport> check_manifest(const MegatronCheckpoint& checkpoint,
                                       const Manifest& manifest, const ManifestOptions& options);
 

@@ -13,16 +13,16 @@
 namespace meg::checkpoint {
 
 struct VerifyCheckpointOptions {
-  std::optional<int64_t> iteration = {};   ///< As find_checkpoint.
-  bool check_crcs = true;                  ///< The archives' CRC-32s.
-  bool allow_nan = false;                  ///< NaN and Inf are no problems.
-  std::optional<int64_t> vocab_size = {};  ///< Tokens that the table must have rows for.
+  std::optional<int64_t> iteration = {};   ///< As for find_checkpoint().
+  bool check_crcs = true;                  ///< Compares the archives' CRC-32s.
+  bool allow_nan = false;                  ///< NaN and Inf are not problems.
+  std::optional<int64_t> vocab_size = {};  ///< Tokens for which the table must have rows.
   OpenCheckpointOptions open = {};
   int workers = 1;                 ///< Threads that read tensors.
   ProgressCallback progress = {};  ///< Bytes; may be empty.
 };
 
-/// What verify_checkpoint saw. Fields are as far as they could be read.
+/// The result of verify_checkpoint(). Fields are set as far as they could be read.
 struct CheckpointReport {
   std::string folder;  ///< iter_0005000 or release (a path).
   CheckpointFormat format = CheckpointFormat::kMpRank;
@@ -32,21 +32,21 @@ struct CheckpointReport {
   int64_t pipeline_model_parallel_size = 0;
   int64_t virtual_pipeline_model_parallel_size = 0;
   std::string names;            ///< name_family_text
-  int64_t rank_files = 0;       ///< That could be opened.
-  int64_t parameter_count = 0;  ///< Elements of the whole model; 0 where it is not whole.
+  int64_t rank_files = 0;       ///< Number of rank files that could be opened.
+  int64_t parameter_count = 0;  ///< Elements of the whole model; 0 if it is incomplete.
   OptimizerForm optimizer = OptimizerForm::kNone;
-  int64_t tensors = 0;  ///< Whose values were read.
-  int64_t bytes = 0;    ///< Of all files.
+  int64_t tensors = 0;  ///< Tensors whose values were read.
+  int64_t bytes = 0;    ///< Size of all files.
   std::vector<std::string> notes;
   std::vector<Problem> problems;
 
   bool ok() const { return problems.empty(); }
 };
 
-/// Checks all that can be checked of a checkpoint in mp_rank folders, and continues after a problem
-/// as far as the rest allows. Every tensor is read once, in bounded memory. A damaged checkpoint
+/// Checks everything that can be checked in a checkpoint in mp_rank folders, and continues after a
+/// problem as far as possible. Every tensor is read once, in bounded memory. A damaged checkpoint
 /// gives a report with problems; an error means that it could not be checked: no such path
-/// (kNotFound), a format or form that is not read yet (kUnsupported, by name), rules that cannot be
+/// (kNotFound), an unsupported format or form (kUnsupported, with its name), rules that cannot be
 /// parsed (kInvalidArgument), or kCancelled.
 Result<CheckpointReport> verify_checkpoint(const std::string& path,
                                            const VerifyCheckpointOptions& options);

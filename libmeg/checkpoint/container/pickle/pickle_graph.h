@@ -101,10 +101,10 @@ class PickleGraph {
   PickleId add_call(PickleCallForm form, PickleId callee, PickleId arguments);
   PickleId add_persistent(PickleId persistent_id);
 
-  /// For kinds without a function of their own.
+  /// Adds a node of a kind that has no function of its own.
   PickleId add(PickleNode node);
 
-  // ---- Looking into nodes; none of these fail on odd nodes ----
+  // ---- Looking into nodes; none of these fail on unexpected nodes ----
 
   bool is_global(PickleId id, std::string_view module, std::string_view name) const;
 
@@ -133,7 +133,7 @@ class PickleGraph {
   /// in protocols 0 to 2.
   std::optional<std::string> as_bytes(PickleId id) const;
 
-  /// One line for people: None, True, 5, 'text', [1, 2], {'a': 1}, torch.float16,
+  /// One line for messages: None, True, 5, 'text', [1, 2], {'a': 1}, torch.float16,
   /// ModelType(1), <storage>, [...] inside itself; cut to about `limit` bytes with "...". All
   /// ASCII.
   std::string describe(PickleId id, size_t limit = 200) const;
@@ -146,13 +146,13 @@ class PickleGraph {
 /// Copies nodes of one graph into another, keeping what is shared shared across calls.
 class PickleCopier {
  public:
-  /// Both graphs outlive the copier.
+  /// Both graphs must outlive the copier.
   PickleCopier(const PickleGraph& from, PickleGraph& to) : from_(from), to_(to) {}
 
-  /// Whatever is reachable from id, cycles too. kResourceExhausted past kMaxPickleNodes.
+  /// Copies everything reachable from id, cycles included. kResourceExhausted past kMaxPickleNodes.
   Result<PickleId> copy(PickleId id);
 
-  /// From now on `id` of the source counts as already copied to `replacement`.
+  /// Makes later calls of copy() use `replacement` for `id` of the source.
   void replace(PickleId id, PickleId replacement) { copied_[id] = replacement; }
 
  private:

@@ -86,7 +86,7 @@ enum class PickleOpcode : uint8_t {
 /// A longer pickle is not read or written. Those of a checkpoint hold names and shapes only.
 inline constexpr size_t kMaxPickleBytes = size_t{64} << 20;
 
-/// A pickle of more values (of entries on its stack or in its memo) is not read.
+/// A pickle with more values (or entries on its stack or in its memo) is not read.
 inline constexpr size_t kMaxPickleNodes = size_t{4} << 20;
 
 }  // namespace meg::checkpoint

@@ -10,10 +10,10 @@ namespace meg::checkpoint {
 
 /// The arguments that pickles hold as text or as encoded text. Errors are kCorruption.
 
-/// As decode_code_point, and surrogates are code points (Python's errors="surrogatepass").
+/// Like decode_code_point, but surrogates are code points too (Python's errors="surrogatepass").
 text::DecodedCodePoint decode_python_code_point(std::string_view text);
 
-/// bytes as they are where they are UTF-8 in which surrogates may stand.
+/// Returns `bytes` unchanged if they are UTF-8, which may include surrogates.
 Result<std::string> decode_utf8(std::string_view bytes);
 
 /// The line of UNICODE: Latin-1 with \uXXXX and \UXXXXXXXX (Python's raw-unicode-escape).

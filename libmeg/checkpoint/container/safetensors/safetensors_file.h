@@ -25,7 +25,7 @@ class SafetensorsFile {
 
   const SafetensorsHeader& header() const { return header_; }
 
-  /// Of a tensor's first byte in the file.
+  /// Offset of a tensor's first byte in the file.
   uint64_t file_offset(const SafetensorsTensor& tensor) const { return data_begin_ + tensor.begin; }
 
   /// Reads bytes [offset, offset + into.size()) of a tensor of this file.
@@ -43,7 +43,7 @@ class SafetensorsFile {
 };
 
 /// Writes one safetensors file whose tensors may come in any order and from several threads. The
-/// file is created at its full size (unwritten parts are holes); the caller cares for the final
+/// file is created at its full size (unwritten parts are holes); the caller moves it to its final
 /// name.
 class SafetensorsWriter {
  public:

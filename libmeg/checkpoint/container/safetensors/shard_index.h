@@ -14,15 +14,16 @@ namespace meg::checkpoint {
 /// Which file of a folder holds which tensor: model.safetensors.index.json, or
 /// pytorch_model.bin.index.json.
 struct ShardIndex {
-  std::map<std::string, std::string, std::less<>> files;  ///< By the tensor's name.
+  std::map<std::string, std::string, std::less<>>
+      files;  ///< File names, by the name of the tensor.
 
   /// The files' names, each once, ascending.
   std::vector<std::string> file_names() const;
 };
 
-/// Reads `weight_map`; what else an index says (total sizes) is not looked at, as it is often
-/// wrong. kCorruption where it is no JSON, a name stands twice, or a file's name is not that of a
-/// file in the index's own folder (`../`, `/`); `name`, a path, starts errors.
+/// Reads `weight_map` and nothing else, because the total sizes in an index are often wrong.
+/// kCorruption if it is not JSON, a name occurs twice, or a file's name is not that of a file in
+/// the index's own folder (`../`, `/`); `name`, a path, starts errors.
 Result<ShardIndex> parse_shard_index(std::string_view json, const std::string& name);
 
 /// The text of an index. total_bytes: of all tensors; parameter_count: elements of all of them.

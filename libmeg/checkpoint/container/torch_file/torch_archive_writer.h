@@ -11,12 +11,13 @@
 
 namespace meg::checkpoint {
 
-/// Writes what torch.save would write for a content as a stretch of a file, whose storages may come
-/// in any order and from several threads.
+/// Writes the archive that torch.save would write for a content into part of a file. Storages may
+/// be written in any order and by several threads.
 class TorchArchiveWriter {
  public:
   /// Writes data.pkl, the small entries and the literal storages. The archive takes
-  /// layout.file_size bytes from byte `begin` of the file on, a hole so far. file: outlives this.
+  /// layout.file_size bytes of the file from byte `begin` on, which must be a hole. file: must
+  /// outlive this object.
   static Result<TorchArchiveWriter> create(const io::PooledFile& file, uint64_t begin,
                                            const TorchFileContent& content, TorchFileLayout layout);
 
@@ -27,7 +28,7 @@ class TorchArchiveWriter {
 
   void set_crc(int storage, uint32_t crc) { crcs_[static_cast<size_t>(storage)] = crc; }
 
-  /// Writes the local headers and the central directory. kInternal where a CRC is missing.
+  /// Writes the local headers and the central directory. kInternal if a CRC is missing.
   Status finish();
 
   /// The file that is written.

@@ -22,12 +22,12 @@ namespace meg::checkpoint {
 /// A run of elements of a torch file that tensors are views of.
 struct TorchStorage {
   std::string key;       ///< Its name in the file: `data/<key>`.
-  std::string location;  ///< Where it lived, such as "cpu" or "cuda:3"; of no meaning here.
+  std::string location;  ///< The device it was on, such as "cpu" or "cuda:3"; not used here.
   DType dtype = DType::kUint8;
   uint64_t bytes = 0;
-  uint64_t file_offset = 0;     ///< Of its first byte in the file.
+  uint64_t file_offset = 0;     ///< Offset of its first byte in the file.
   std::optional<uint32_t> crc;  ///< CRC-32 of its bytes as the file claims; see has_crcs().
-  /// In a file that was composed: what gives the bytes, which are at no one place.
+  /// In a composed file, the source of the bytes, which are not at one place.
   std::shared_ptr<const TensorSource> source;
 };
 
@@ -51,9 +51,9 @@ class TorchFile {
   TorchFile& operator=(TorchFile&&) noexcept;
   ~TorchFile();
 
-  /// A file that is nowhere on the disk: what a file of this content would be read as, its storages
-  /// filled from `sources`, one each and as long. name: takes the place of the path. bytes: of the
-  /// files that it stands for. It has no descriptor(), its views cannot be had without a copy.
+  /// Makes a file that is not on the disk: what a file with this content would be read as, with one
+  /// of `sources`, of the same length, for each storage. name: used in place of a path. bytes: size
+  /// of the files that it stands for. It has no descriptor, and view() returns nothing.
   static Result<TorchFile> compose(const std::string& name, const TorchFileContent& content,
                                    std::vector<std::shared_ptr<const TensorSource>> sources,
                                    uint64_t bytes);
@@ -70,7 +70,7 @@ class TorchFile {
   /// with torch.serialization.set_crc32_options(False).
   bool has_crcs() const;
 
-  /// Whether the data are big-endian in the file; views then cannot be had without a copy.
+  /// Whether the data are big-endian in the file; view() then returns nothing.
   bool is_byte_swapped() const;
 
   const PickleGraph& graph() const;
@@ -84,37 +84,36 @@ class TorchFile {
   /// other node.
   const TensorView* tensor(PickleId id) const;
 
-  /// Nodes that are tensors, ascending; of a tensor in torch's Parameter wrapper the wrapper alone.
+  /// Nodes that are tensors, ascending; for a tensor in torch's Parameter wrapper only the wrapper.
   std::span<const PickleId> tensor_nodes() const;
 
   /// The bytes of a contiguous tensor in the mapped file, valid as long as this object lives;
-  /// nothing where strides or byte order ask for a copy. Touched pages count as memory of the
-  /// process.
+  /// nullopt if strides or byte order require a copy. Touched pages count as memory of the process.
   std::optional<std::span<const std::byte>> view(const TensorView& tensor) const;
 
-  /// Reads bytes [offset, offset + into.size()) of a storage into memory, little-endian. Where the
-  /// file is byte-swapped both ends must lie between elements.
+  /// Reads bytes [offset, offset + into.size()) of a storage into memory, little-endian. If the
+  /// file is byte-swapped, both ends must lie between elements.
   Status read_storage(int storage, uint64_t offset, std::span<std::byte> into) const;
 
   /// Reads elements [first, first + into.size() / dtype_size) of a tensor, counted in row-major
   /// order, whatever its strides are; little-endian.
   Status read_elements(const TensorView& tensor, int64_t first, std::span<std::byte> into) const;
 
-  /// Compares the CRC-32 of a storage with its content; ok where there is none. kCorruption names
-  /// it, with both values.
+  /// Compares the CRC-32 of a storage with its content; ok if there is none. kCorruption names the
+  /// storage and both values.
   Status check_crc(int storage) const;
 
-  /// The same of all entries that are no storages, the pickled value first of all.
+  /// The same for all entries that are not storages, beginning with the pickled value.
   Status check_metadata_crcs() const;
 
-  /// The same of every entry of the archive, reading each byte once.
+  /// The same for every entry of the archive, reading each byte once.
   Status check_crcs(const ProgressCallback& progress = {}) const;
 
   /// Whether the storages come from sources; see compose().
   bool is_composed() const;
 
-  /// The file, for callers that move whole runs by (offset, length). Of a composed one it only says
-  /// which it is: it can not be read.
+  /// The file, for callers that move whole runs by (offset, length). That of a composed file only
+  /// identifies it and cannot be read.
   const io::PooledFile& file() const;
 
  private:

@@ -47,8 +47,8 @@ class TorchFileContent {
                            const std::vector<int64_t>& strides);
 
   /// The node of a class or function, the same at each call, which the tensors refer to as well.
-  /// Who copies a value out of another graph puts these in place of its globals: as in files of
-  /// torch.save, each global is then written once.
+  /// Callers that copy a value from another graph replace its globals by these, so that each global
+  /// is written once, as in files of torch.save.
   PickleId global(const std::string& module, const std::string& name);
 
  private:
@@ -63,12 +63,12 @@ class TorchFileContent {
   std::unordered_map<std::string, PickleId> globals_;
 };
 
-/// Where everything lies in the file that torch.save would write for a content: known before a byte
-/// of the storages is there. Storages are aligned to 64 bytes, zip64 fields where sizes need them.
+/// The layout of the file that torch.save would write for a content, known before any byte of the
+/// storages. Storages are aligned to 64 bytes, zip64 fields where sizes need them.
 struct TorchFileLayout {
   std::string archive_name;               ///< The top folder in the zip, `model_optim_rng`.
   std::vector<std::byte> pickle;          ///< data.pkl
-  std::vector<uint64_t> storage_offsets;  ///< Of each storage's first byte in the file.
+  std::vector<uint64_t> storage_offsets;  ///< Offset of each storage's first byte in the file.
   uint64_t file_size = 0;                 ///< Bytes of the whole file.
 };
 
@@ -76,11 +76,11 @@ struct TorchFileLayout {
 Result<TorchFileLayout> lay_out(const TorchFileContent& content, const std::string& archive_name);
 
 /// Writes one torch file whose storages may come in any order and from several threads. The file is
-/// created at its full size (unwritten parts are holes); the caller cares for the final name.
+/// created at its full size (unwritten parts are holes); the caller moves it to its final name.
 class TorchFileWriter {
  public:
   /// Creates `path`, which must not exist, and writes data.pkl, the small entries and the literal
-  /// storages. content is not needed afterwards.
+  /// storages. `content` is not used afterwards.
   static Result<TorchFileWriter> create(const std::string& path, const TorchFileContent& content,
                                         TorchFileLayout layout);
 

@@ -20,7 +20,7 @@ struct ZipEntry {
   uint32_t crc = 0;     ///< CRC-32 of the content, as the directory claims.
   uint64_t compressed_size = 0;
   uint64_t size = 0;
-  uint64_t header_offset = 0;  ///< Of the local header, in the file.
+  uint64_t header_offset = 0;  ///< Offset of the local header in the file.
   uint64_t data_offset = 0;
 
   bool is_stored() const { return method == 0; }
@@ -31,20 +31,20 @@ struct ZipEntry {
 /// neither overlap nor repeat a name, no name leaves the folder it is extracted into.
 class ZipArchive {
  public:
-  /// file is used by this call alone. kCorruption where the archive contradicts itself or the
-  /// file's size; kUnsupported for encryption, several disks and methods but stored and deflated.
+  /// Does not keep `file`. kCorruption if the archive contradicts itself or the file's size;
+  /// kUnsupported for encryption, several disks and methods other than stored and deflated.
   static Result<ZipArchive> open(const io::FileDescriptor& file);
 
-  /// The same of an archive that is a stretch of a file.
+  /// The same for an archive that is part of a file.
   static Result<ZipArchive> open(const io::FileSlice& file);
 
   ZipArchive(ZipArchive&&) = default;
   ZipArchive& operator=(ZipArchive&&) = default;
 
-  /// In the directory's order.
+  /// The entries in the directory's order.
   const std::vector<ZipEntry>& entries() const { return entries_; }
 
-  /// nullptr where there is none.
+  /// nullptr if there is no such entry.
   const ZipEntry* find(std::string_view name) const;
 
  private:
@@ -54,8 +54,8 @@ class ZipArchive {
   std::unordered_map<std::string_view, size_t> by_name_;  // views of entries_' names
 };
 
-/// The content of an entry, inflated where it is deflated; its CRC is not compared.
-/// kResourceExhausted where it is larger than `limit` bytes.
+/// The content of an entry, inflated if it is deflated; its CRC is not compared. kResourceExhausted
+/// if it is larger than `limit` bytes.
 Result<std::vector<std::byte>> read_zip_entry(const io::FileDescriptor& file, const ZipEntry& entry,
                                               uint64_t limit);
 

@@ -9,7 +9,8 @@ namespace meg::checkpoint {
 
 /// A zip archive of stored entries, byte for byte as torch's writer makes them: CRCs and sizes
 /// follow the data in descriptors, an extra field in front of the data aligns them to 64 bytes,
-/// zip64 fields stand where a size or an offset needs them. Every place is known before any data.
+/// zip64 fields stand where a size or an offset needs them. Every position is known before any
+/// data.
 class ZipLayout {
  public:
   struct Record {
@@ -32,11 +33,11 @@ class ZipLayout {
   /// Bytes of the whole archive with what was added so far.
   uint64_t file_size() const;
 
-  /// What lies in front of record's data, from the end of the data before it on: the descriptor of
-  /// the record before, which needs its CRC, and the local header.
+  /// The bytes between the previous record's data and those of `record`: the previous record's
+  /// descriptor, which needs its CRC, and the local header.
   std::vector<std::byte> bytes_before(size_t record) const;
 
-  /// What lies behind the last data: its descriptor, the directory and the end records.
+  /// The bytes after the last data: its descriptor, the directory and the end records.
   std::vector<std::byte> bytes_after_last() const;
 
  private:

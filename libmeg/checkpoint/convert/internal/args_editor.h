@@ -10,12 +10,12 @@
 
 namespace meg::checkpoint {
 
-/// Fields of an args dict in the graph of a file that is made.
+/// Edits the fields of an args dict in the graph of a file to be written.
 class ArgsEditor {
  public:
   ArgsEditor(PickleId dict, PickleGraph* graph) : dict_(dict), graph_(*graph) {}
 
-  /// The place of a field's value among the dict's children; 0 where there is no such field.
+  /// The index of a field's value among the dict's children; 0 if there is no such field.
   size_t find(std::string_view name) const {
     const std::vector<PickleId>& children = graph_.node(dict_).children;
     for (size_t i = 0; i + 1 < children.size(); i += 2) {

@@ -10,37 +10,37 @@
 
 namespace meg::checkpoint {
 
-/// The names of what torch_dist keeps.
+/// How items of a torch_dist folder are named.
 struct DistNaming {
   model::NameFamily family = model::NameFamily::kMcoreTransformerEngine;
-  /// All layers under one name, without a number. Hybrid layers have a name each, as have GPT's
-  /// where some have experts and some have not.
+  /// Whether all layers share one name, without a number. Layers of hybrid models have names of
+  /// their own, and so do GPT's if only some of them have experts.
   /// Mirrors `non_homogeneous_layers` of Megatron-LM's TransformerBlock.sharded_state_dict.
   bool is_stacked = true;
 
-  /// What is spelled so with {} for the layer's number.
+  /// Replaces {} in `spelling` by the layer's number.
   std::string of_layer(const std::string& spelling, int64_t layer) const;
 };
 
-/// How a checkpoint's layers are named in this family.
+/// The naming of a checkpoint's layers in this family.
 DistNaming dist_naming(const MegatronCheckpoint& checkpoint, model::NameFamily family);
 
-/// Writes what a torch_dist folder has beside tensors.
+/// Writes the items of a torch_dist folder that are not tensors.
 class DistObjects {
  public:
-  /// What is referred to outlives this.
+  /// All arguments must outlive this object.
   DistObjects(const MegatronCheckpoint& checkpoint, const DistNaming& naming,
               DistFolderWriter* writer)
       : checkpoint_(checkpoint), naming_(naming), writer_(*writer) {}
 
-  /// Of the modules whose readers ask for it, as the source has it, or None.
+  /// Adds the extra state of every module whose readers ask for it: the source's, or else None.
   Status add_extra_states();
 
-  /// What a model-parallel rank has for itself.
+  /// Adds what each model-parallel rank has of its own, such as the states of its generators.
   Status add_rank_state(const RankFile& rank);
 
  private:
-  /// Of modules that parameters are of, the layers.
+  /// The layers in which a module has parameters.
   std::set<int64_t> layers_with(const std::string& module) const;
   std::string layer_item(const std::string& canonical, int64_t layer, std::optional<int64_t> place,
                          int64_t count) const;

@@ -10,12 +10,12 @@
 
 namespace meg::checkpoint {
 
-/// Copies a value out of a torch file with the elements of its tensors, which are few. target: gets
-/// the storages that are named under `id` as literals.
+/// Copies a value from a torch file, with the elements of its tensors, which should be few. target:
+/// receives the storages named under `id` as literals.
 Result<PickleId> copy_value(const TorchFile& file, PickleId id, TorchFileContent* target);
 
-/// common.pt of a checkpoint: what its first rank has beside the model, the optimizer's tensors and
-/// what each rank has for itself. family: of the names that are written.
+/// The content of common.pt: the first rank's values except the model, the optimizer's tensors and
+/// what each rank has of its own. family: that of the names written.
 Result<TorchFileContent> common_state(const MegatronCheckpoint& checkpoint,
                                       model::NameFamily family,
                                       const SaveTorchDistOptions& options);

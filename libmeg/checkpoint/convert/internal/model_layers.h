@@ -7,7 +7,7 @@
 
 namespace meg::checkpoint {
 
-/// The layers that are there, of any parameter.
+/// The layers in which the checkpoint has a parameter.
 std::set<int64_t> layers_of(const MegatronCheckpoint& checkpoint);
 
 /// The layers that have experts.

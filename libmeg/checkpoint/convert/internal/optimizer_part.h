@@ -7,13 +7,13 @@
 
 namespace meg::checkpoint {
 
-/// Which of a rank's parameters an optimizer is for: expert-parallel ranks have one for what they
-/// hold alike and one for their own experts.
+/// The parameters of a rank that one optimizer updates: expert-parallel ranks have one optimizer
+/// for the parameters that they share and one for their own experts.
 struct OptimizerPart {
   bool has_shared = true, has_experts = true;
-  int64_t first_expert = 0, last_expert = INT64_MAX;  ///< The latter: behind the last.
+  int64_t first_expert = 0, last_expert = INT64_MAX;  ///< last_expert is exclusive.
 
-  /// Those of one expert-parallel rank alone.
+  /// Whether it updates the experts of one expert-parallel rank and nothing else.
   bool is_of_experts() const { return !has_shared; }
 
   bool has(const TargetEntry& entry) const {
@@ -23,8 +23,8 @@ struct OptimizerPart {
   }
 };
 
-/// The optimizers of a rank: one, or of one of several expert-parallel ranks two, that of experts
-/// last.
+/// The optimizers of a rank: one, or two if there are several expert-parallel ranks, that of the
+/// experts last.
 inline std::vector<OptimizerPart> optimizer_parts(const TargetLayout& layout, int64_t expert_rank) {
   if (layout.experts_per_rank == 0 || layout.expert_model_parallel_size == 1) return {{}};
   const int64_t first = expert_rank * layout.experts_per_rank;

@@ -7,16 +7,16 @@
 
 namespace meg::checkpoint {
 
-/// The error for an optimizer of the form kDistributed.
+/// The error for an optimizer of the form kDistributed, whose state is missing.
 Status missing_distrib_optim(const MegatronCheckpoint& checkpoint);
 
-/// Compares the last stage's copy of a tied embedding with the embedding. kCorruption where the
-/// weights differ; other state that differs becomes a note.
+/// Compares the last stage's copy of a tied embedding with the embedding. kCorruption if the
+/// weights differ; if other state differs, a note says so.
 Status check_tied_copy(const MegatronCheckpoint& checkpoint, bool with_optimizer,
                        std::vector<std::string>* notes);
 
-/// Adds a note where replicated tensors differ between tensor-parallel ranks, as far as CRC-32s
-/// tell: nothing is read.
+/// Adds a note if replicated tensors differ between tensor-parallel ranks, judged by the recorded
+/// CRC-32s alone: no data are read.
 void note_drifted_replicas(const MegatronCheckpoint& checkpoint, bool with_optimizer,
                            std::vector<std::string>* notes);
 

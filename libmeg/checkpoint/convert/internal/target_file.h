@@ -16,11 +16,11 @@
 
 namespace meg::checkpoint {
 
-/// One file of the target in the making: its tree, and for every storage of it the transfer that
-/// will fill it.
+/// Builds one file of the target: its tree, and for each of its storages the transfer that will
+/// fill it.
 class TargetFile {
  public:
-  /// Everything referred to outlives this object.
+  /// Everything referred to must outlive this object.
   TargetFile(const MegatronCheckpoint& checkpoint, TransferBuilder* transfers, int64_t tensor_rank,
              int64_t expert_rank)
       : checkpoint_(checkpoint),
@@ -39,10 +39,11 @@ class TargetFile {
 
   PickleGraph& graph() { return content_.graph(); }
 
-  /// The file as a plan has it, at `path` of the iteration's folder; nothing is added any more.
+  /// The finished file, for a plan, at `path` in the iteration's folder; nothing may be added
+  /// afterwards.
   Result<TransferTargetFile> finish(std::string path);
 
-  /// A string; the same node for the same text, as Python's pickler writes interned keys.
+  /// A string. Equal texts give the same node, because Python interns its keys.
   PickleId text(std::string_view text);
 
   PickleId none();
@@ -50,22 +51,22 @@ class TargetFile {
   /// The class collections.OrderedDict.
   PickleId ordered_dict();
 
-  /// This rank's part of a tensor. shape: what one rank of the target holds.
+  /// Adds this rank's part of a tensor. shape: that of the part.
   PickleId add_tensor(const LogicalParameter& parameter, const LogicalTensor& tensor,
                       const std::vector<int64_t>& shape);
 
-  /// A part of a source file's tree, unchanged, with the storages that its tensors are views of.
-  /// kUnsupported where it names a storage that the file does not have.
+  /// Copies part of a source file's tree, with the storages that its tensors are views of.
+  /// kUnsupported if it names a storage that the file does not have.
   Result<PickleId> carry(int source_file, PickleId id);
 
-  /// The same of a value that came with a parameter.
+  /// The same for a value that came with a parameter.
   Result<PickleId> carry(const Opaque& value);
 
-  /// From now on carry() gives `replacement` for this node of a source file.
+  /// Makes later calls of carry() return `replacement` for this node of a source file.
   void replace(int source_file, PickleId id, PickleId replacement);
 
  private:
-  /// What was copied from one source file so far.
+  /// What has been copied from one source file so far.
   struct Carrier {
     explicit Carrier(const PickleGraph& from, PickleGraph& to) : copier(from, to) {}
 

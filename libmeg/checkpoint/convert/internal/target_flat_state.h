@@ -10,10 +10,10 @@ namespace meg::checkpoint {
 
 /// A rank's distrib_optim.pt: the state of its parameters in the flat buffers of the revision that
 /// args tell (without them, by its names: legacy ones are 6ef5bdc's, mcore ones today's core's).
-/// Of several expert-parallel ranks each has the buffers of its experts, the first those of what
-/// they hold alike. path: of the file in the iteration's folder. kUnsupported, by name: revisions
-/// whose buffers are not written, an optimizer without moments or masters. Mirrors Megatron-LM
-/// megatron/core/optimizer/distrib_optimizer.py: get_parameter_state_dp_zero.
+/// If there are several expert-parallel ranks, each has the buffers of its experts, the first those
+/// of what they hold alike. path: of the file in the iteration's folder. kUnsupported, with the
+/// reason: revisions whose buffers are not written, an optimizer without moments or masters.
+/// Mirrors Megatron-LM megatron/core/optimizer/distrib_optimizer.py: get_parameter_state_dp_zero.
 Result<TransferTargetFile> add_flat_state(const MegatronCheckpoint& checkpoint,
                                           const TargetLayout& layout, int64_t stage,
                                           int64_t tensor_rank, int64_t expert_rank,

@@ -11,12 +11,13 @@ namespace meg::checkpoint {
 
 /// One key of a target chunk's model dict.
 struct TargetEntry {
-  /// Whose tensor it is; the embedding for the tied copy. nullptr: extra state.
+  /// The parameter that the tensor belongs to; the embedding for the tied copy. nullptr: extra
+  /// state.
   const LogicalParameter* parameter = nullptr;
   /// The extra state that is carried over; nullptr (and no parameter): a key that holds None.
   const ExtraState* extra = nullptr;
   std::string name;  ///< Flat, its layer counted from 0 in the chunk.
-  /// Of an expert's key: which of the layer's it is. `name` has the same number.
+  /// For an expert's key, the number of the expert in its layer. `name` has the same number.
   std::optional<int64_t> expert;
 };
 
@@ -24,7 +25,7 @@ struct TargetEntry {
 struct TargetStage {
   /// The source's stage that holds this one's first layer: what is not cut is taken from there.
   int64_t source_stage = 0;
-  /// By virtual stage: the keys in the order of the model's state_dict().
+  /// For each virtual stage, the keys in the order of the model's state_dict().
   std::vector<std::vector<TargetEntry>> chunks;
 };
 
@@ -34,11 +35,11 @@ struct TargetLayout {
   int64_t pipeline_model_parallel_size = 1;
   int64_t virtual_pipeline_model_parallel_size = 1;
   int64_t expert_model_parallel_size = 1;
-  int64_t experts_per_rank = 0;  ///< Of a layer; 0: the model has none.
+  int64_t experts_per_rank = 0;  ///< Experts per layer; 0: the model has none.
   model::NameFamily family = model::NameFamily::kLegacy;
   bool names_kept = true;         ///< The source's spellings.
   bool pipeline_kept = true;      ///< Stages hold what the source's do, even splits or not.
-  int64_t source_vocab_rows = 0;  ///< Of the source's embedding, padded.
+  int64_t source_vocab_rows = 0;  ///< Rows of the source's embedding, padding included.
   int64_t target_vocab_rows = 0;
   std::vector<TargetStage> stages;
   bool has_distributed_optimizer = false;  ///< Its state goes to distrib_optim.pt.

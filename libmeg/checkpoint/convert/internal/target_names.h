@@ -41,7 +41,7 @@ class TargetNames {
 
   bool kept() const { return kept_; }
 
-  /// In the order of the chunk's state_dict(). kUnsupported where a name has no spelling.
+  /// The names in the order of the chunk's state_dict(). kUnsupported if a name has no spelling.
   Result<std::vector<TargetEntry>> entries(const ChunkContent& content) const;
 
  private:

@@ -32,7 +32,7 @@ class TransferBuilder {
   /// A new sink, which others fill in parts.
   int add_sink() { return sinks_++; }
 
-  /// The same part of `tensor` for the bytes of a sink from `offset` on.
+  /// Lets the same part of `tensor` fill the bytes of a sink from `offset` on.
   void add_target(const LogicalParameter& parameter, const LogicalTensor& tensor,
                   int64_t tensor_rank, int sink, uint64_t offset);
 

@@ -7,12 +7,12 @@
 
 namespace meg::checkpoint {
 
-/// The folder of a Megatron checkpoint in which its tokenizer's files lie.
+/// The folder of a Megatron checkpoint that holds its tokenizer's files.
 inline constexpr const char* kTokenizerFolder = "tokenizer";
 
-/// Copies the files that say how a checkpoint's texts become tokens into `to`, which is made where
-/// there are any: those of a Hugging Face folder that transformers' tokenizers read, else all of
-/// the checkpoint's folder "tokenizer". Links are followed.
+/// Copies a checkpoint's tokenizer files into `to`, which is created if there are any: from a
+/// Hugging Face folder the files that transformers' tokenizers read, otherwise everything in the
+/// checkpoint's folder "tokenizer". Links are followed.
 Status copy_tokenizer_files(const CheckpointFolder& checkpoint, const std::string& to);
 
 }  // namespace meg::checkpoint

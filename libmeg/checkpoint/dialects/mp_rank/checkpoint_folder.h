@@ -25,25 +25,27 @@ enum class CheckpointFormat : uint8_t {
 /// "torch" (Megatron's --ckpt-format name for mp_rank folders), "torch_dist", "DeepSpeed", ...
 std::string_view checkpoint_format_text(CheckpointFormat format);
 
-/// Whether .metadata says where the items of such checkpoints are.
+/// Whether `.metadata` describes where the items of checkpoints of this format are.
 bool has_dist_items(CheckpointFormat format);
 
-/// Whether checkpoints of this format hold no rank files but are read as such, all or none.
+/// Whether checkpoints of this format contain no rank files and are read as if composed of them, as
+/// a whole or not at all.
 bool is_composed(CheckpointFormat format);
 
-/// One rank's folder. The second number of a name with two is a pipeline or an expert rank; only
-/// the args inside tell.
+/// One rank's folder. If its name has two numbers, only the args inside tell whether the second is
+/// a pipeline or an expert rank.
 struct RankFolder {
-  std::vector<int> numbers;        ///< Of its name: {TT}, {TT, PPP} or {TT, PPP, EEE}.
+  std::vector<int> numbers;        ///< As in its name: {TT}, {TT, PPP} or {TT, PPP, EEE}.
   std::string name;                ///< mp_rank_00_001
   std::string file;                ///< Path of model_optim_rng.pt (or the DeepSpeed file).
   bool has_distrib_optim = false;  ///< distrib_optim.pt lies beside it.
   bool has_split_optim = false;    ///< optim.pt lies beside it (kSplitMpRank).
-  /// kSplitMpRank: optim.pt in folders of their own, by data-parallel rank; complete or not.
+  /// kSplitMpRank: paths of optim.pt in folders of their own, by data-parallel rank; possibly
+  /// incomplete.
   std::map<int, std::string> optimizer_shards = {};
 };
 
-/// A checkpoint on the disk, found but not opened.
+/// A checkpoint on the disk that was found but not opened.
 struct CheckpointFolder {
   CheckpointFormat format = CheckpointFormat::kMpRank;
   std::string root;    ///< The folder with the tracker; empty where none is above.
@@ -58,11 +60,11 @@ struct CheckpointFolder {
 /// Name of the tracker file.
 inline constexpr std::string_view kTrackerName = "latest_checkpointed_iteration.txt";
 
-/// Finds what `path` means: a root with a tracker, an iter_* or release folder, or one file.
-/// iteration: takes iter_<iteration> of a root instead of what the tracker says.
+/// Finds the checkpoint that `path` names: a root with a tracker, an iter_* or release folder, or
+/// one file. iteration: takes iter_<iteration> of a root instead of what the tracker says.
 /// kNotFound: no such path, no tracker and no checkpoint in it, a tracker that names a folder which
-/// is not there. kCorruption: a tracker that is not a number. A folder that is no checkpoint is
-/// named with what was looked for. Mirrors Megatron-LM megatron/training/checkpointing.py:
+/// is not there. kCorruption: a tracker that is not a number. The error for a folder that is not a
+/// checkpoint says what was looked for. Mirrors Megatron-LM megatron/training/checkpointing.py:
 /// read_metadata, get_checkpoint_name.
 Result<CheckpointFolder> find_checkpoint(const std::string& path,
                                          std::optional<int64_t> iteration = std::nullopt);

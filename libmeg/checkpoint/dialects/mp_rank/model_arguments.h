@@ -8,12 +8,12 @@
 
 namespace meg::checkpoint {
 
-/// The arguments of which another value makes another model, one row a field, apart from those that
-/// GptConfig reads: files of some dialects hold no args and their shapes say these.
+/// The arguments whose values change the model, one row for each field, except those that GptConfig
+/// reads: files of some dialects have no args, and shapes determine these.
 const std::vector<const megatron::ArgumentRow*>& model_arguments();
 
-/// What a checkpoint's args say of a field, be it under the name that older revisions had for it;
-/// nullopt where they say nothing.
+/// The value of a field in a checkpoint's args, also under the name that older revisions used;
+/// nullopt if it is absent.
 std::optional<megatron::FieldValue> argument_of(const MegatronCheckpoint& checkpoint,
                                                 const megatron::ArgumentRow& row);
 

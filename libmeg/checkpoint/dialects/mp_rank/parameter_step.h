@@ -9,7 +9,7 @@
 
 namespace meg::checkpoint {
 
-/// The float32 of a tensor that holds one; nullopt for other tensors.
+/// The value of a tensor that holds one float32; nullopt for other tensors.
 Result<std::optional<float>> read_one_float(const TorchFile& file, const TensorView& tensor);
 
 /// The `step` that torch's own Adam keeps with a parameter (LogicalParameter::other_state): an int

@@ -11,7 +11,7 @@
 
 namespace meg::checkpoint {
 
-/// A rank's torch file in the making: its tree of Megatron's values.
+/// Builds a rank's torch file: its tree of Megatron's values.
 class RankTree {
  public:
   using Entry = std::pair<std::string_view, PickleId>;
@@ -22,7 +22,7 @@ class RankTree {
 
   PickleGraph& graph() { return content_.graph(); }
 
-  /// A string; the same node for the same text, as Python's interned keys.
+  /// A string. Equal texts give the same node, because Python interns its keys.
   PickleId text(std::string_view text);
 
   /// A plain dict.

@@ -21,7 +21,7 @@ namespace meg::checkpoint {
 struct ArgValue {
   using List = std::vector<ArgValue>;
 
-  /// A class or another name of a module that Python looks up: torch.float32.
+  /// A class or other name that Python looks up in a module: torch.float32.
   struct Global {
     std::string module, name;
 
@@ -41,7 +41,7 @@ struct ArgValue {
   bool operator==(const ArgValue& other) const { return value == other.value; }
 };
 
-/// A field as args keep it.
+/// The value of a field in args.
 ArgValue arg_value(const megatron::FieldValue& field);
 
 /// Megatron's args: names and values in the order of its argparse.Namespace.
@@ -49,24 +49,25 @@ class TrainingArgs {
  public:
   using Entry = std::pair<std::string, ArgValue>;
 
-  /// In place of an older value of this name, or at the end.
+  /// Replaces the value of this name, or appends one.
   void set(std::string_view name, ArgValue value);
 
-  /// nullptr where there is none of this name.
+  /// nullptr if there is no field of this name.
   const ArgValue* find(std::string_view name) const;
 
-  /// As a field of a configuration: a list or an enum's member is none, a class its dotted name.
+  /// The value as a configuration's field: a class as its dotted name; nullopt for lists and enum
+  /// members.
   std::optional<megatron::FieldValue> field(std::string_view name) const;
 
   std::span<const Entry> entries() const { return entries_; }
 
  private:
   std::vector<Entry> entries_;
-  std::unordered_map<std::string, size_t> places_;  ///< Of each name in entries_.
+  std::unordered_map<std::string, size_t> places_;  ///< The index of each name in entries_.
 };
 
-/// The args of a file (an argparse.Namespace or a dict) as far as ArgValue holds their values (no
-/// dicts, no objects). kResourceExhausted where they grow beyond what a file of its size has.
+/// The args of a file (an argparse.Namespace or a dict) whose values an ArgValue can hold (no
+/// dicts, no objects). kResourceExhausted if they are out of proportion to the file's size.
 Result<TrainingArgs> read_training_args(const TorchFile& file, PickleId args);
 
 }  // namespace meg::checkpoint

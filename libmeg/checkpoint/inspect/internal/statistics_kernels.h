@@ -9,8 +9,8 @@
 
 namespace meg::checkpoint {
 
-/// What runs along while the values of a tensor are added. Value i goes to lane i % kLanes of the
-/// sums, so that every kernel adds the same numbers in the same order.
+/// Running totals over the values of a tensor. Value i is added to lane i % kLanes, so that every
+/// kernel adds the same numbers in the same order.
 struct StatisticsTotals {
   static constexpr size_t kLanes = 8;
 
@@ -23,8 +23,8 @@ struct StatisticsTotals {
   int64_t zero = 0;
 };
 
-/// One version of the hot loops. count: less than 2^32; the values before it were a multiple of
-/// kLanes.
+/// One version of the hot loops. count: less than 2^32. The number of values added before must be a
+/// multiple of kLanes.
 struct StatisticsKernels {
   void (*add_floats)(const float* values, size_t count, StatisticsTotals& totals);
   void (*add_doubles)(const double* values, size_t count, StatisticsTotals& totals);

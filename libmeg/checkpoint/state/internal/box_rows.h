@@ -7,11 +7,11 @@
 
 namespace meg::checkpoint {
 
-/// A box as the runs of elements that stand one after another in the whole that it is cut out of,
-/// in row-major order of both.
+/// A box as rows: runs of elements that are contiguous both in the box and in the whole that
+/// contains it, in row-major order.
 class BoxRows {
  public:
-  /// sizes: of the whole; box: inside it. Neither overflows 63 bits.
+  /// sizes: those of the whole; box: must lie inside it. The products of both must fit 63 bits.
   BoxRows(const std::vector<int64_t>& sizes, const Box& box);
 
   int64_t rows() const { return rows_; }
@@ -19,7 +19,8 @@ class BoxRows {
   /// Elements of each row.
   int64_t run() const { return run_; }
 
-  /// Where a row begins in the whole. row: from 0 to rows() - 1; ascending with it.
+  /// The position of a row's first element in the whole; grows with `row`, which is from 0 to
+  /// rows() - 1.
   int64_t position(int64_t row) const;
 
  private:

@@ -4,8 +4,8 @@
 
 namespace meg::checkpoint {
 
-/// The elements of a piece in the order of its axes, whatever the order in its source's memory is.
-/// The piece is a whole box where that order is another one.
+/// The elements of a piece in the order of its axes, whatever their order in its source's memory.
+/// If the orders differ, the piece must be a whole box.
 std::shared_ptr<const TensorSource> natural_source(const Piece& piece);
 
 }  // namespace meg::checkpoint

@@ -9,9 +9,10 @@ namespace meg::checkpoint {
 /// Megatron-LM's get_rng_state() makes it.
 PickleId add_rng_state(const RngState& state, TrainingTree* tree);
 
-/// The generators of data-parallel rank `data_rank` in a file (where the list has one entry: of
-/// all); files of before 2023 have them beside the model. kNotFound where there are none,
-/// kCorruption where they are not what their generators save; messages start with the path.
+/// Reads the generators of data-parallel rank `data_rank` from a file (if the list has one entry,
+/// that of all ranks); files from before 2023 have them beside the model. kNotFound if there are
+/// none, kCorruption if they are not of the form that their generators save; messages start with
+/// the path.
 Result<RngState> read_rng_state(const TorchFile& file, int64_t data_rank = 0);
 
 }  // namespace meg::checkpoint

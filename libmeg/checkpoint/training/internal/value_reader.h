@@ -10,11 +10,11 @@
 
 namespace meg::checkpoint {
 
-/// Reads the values of a dict in a torch file. What is absent or of another type makes status()
-/// kCorruption, the first one's, and reads as nothing.
+/// Reads the values of a dict in a torch file. A value that is absent or of another type reads as
+/// zero or empty, and the first such value sets status() to kCorruption.
 class ValueReader {
  public:
-  /// where: the dict's name in errors. Both outlive the reader.
+  /// where: the dict's name in errors. `file` and `where` must outlive the reader.
   ValueReader(const TorchFile& file, PickleId dict, std::string_view where)
       : file_(file), graph_(file.graph()), dict_(dict), where_(where) {}
 
@@ -29,7 +29,7 @@ class ValueReader {
   /// A tensor of one float32, or a number.
   float scale(std::string_view key);
 
-  /// Where there is no such key: `otherwise`.
+  /// Returns `otherwise` if there is no such key.
   double real_or(std::string_view key, double otherwise) {
     return has(key) ? real(key) : otherwise;
   }

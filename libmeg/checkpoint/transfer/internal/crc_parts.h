@@ -9,15 +9,15 @@ namespace meg::checkpoint {
 /// The CRC-32 of a run of bytes, from the CRCs of parts that may come in any order.
 class CrcParts {
  public:
-  /// The part at `offset`. Parts that follow each other are joined at once.
+  /// Adds the part at `offset`. Adjacent parts are joined at once.
   void add(uint64_t offset, uint64_t length, uint32_t crc);
 
   void add(const CrcParts& parts);
 
-  /// How many bytes the parts have together.
+  /// The total length of the parts.
   uint64_t bytes() const { return bytes_; }
 
-  /// The CRC of all bytes; nullopt where the parts do not cover [0, bytes) exactly once.
+  /// The CRC of all bytes; nullopt unless the parts cover [0, bytes) exactly once.
   std::optional<uint32_t> whole(uint64_t bytes);
 
  private:

@@ -11,38 +11,38 @@
 
 namespace meg::checkpoint {
 
-/// A part of a work that one thread runs: elements [begin, end) of its box.
+/// The part of a TransferWork that one thread runs: elements [begin, end) of its box.
 struct TransferJob {
   TransferWork* work = nullptr;
   int64_t begin = 0, end = 0;
 };
 
-/// Splits a work into jobs of up to about job_bytes, each to the same targets where a slab of them
-/// can be.
+/// Splits `work` into jobs of up to about job_bytes, where possible each with the same targets.
 void split_work(TransferWork& work, int64_t job_bytes, std::vector<TransferJob>* jobs);
 
-/// Runs jobs in buffers of its own, one thread's, slab by slab: the run that each source has of a
-/// slab is read at once, and the run that each target takes of it is written at once, as it was
-/// read where one source has just that, otherwise put together in memory. So bytes are read once
-/// and written once a target, and CRCs are taken in passing.
+/// Runs jobs for one thread, in buffers of its own, slab by slab: reads the run that each source
+/// has of a slab with one call, and writes the run that each target takes of it with one call,
+/// directly as read if one source has exactly that run, and otherwise after assembling it in
+/// memory. Every byte is thus read once and written once per target, and CRCs are computed on the
+/// way.
 class TransferCopier {
  public:
-  /// Bytes that all buffers of a copier hold, for chunks of chunk_bytes.
+  /// Size of all buffers of a copier, for chunks of chunk_bytes.
   static int64_t buffer_bytes(int64_t chunk_bytes) { return 5 * chunk_bytes; }
 
-  /// progress: called after every slab with the bytes that it brought to targets; false: stop.
+  /// progress: called after every slab with the bytes written to targets; returns false to stop.
   TransferCopier(int64_t chunk_bytes, std::function<bool(int64_t)> progress);
 
-  /// kCancelled where progress said so.
+  /// kCancelled if progress returned false.
   Status run(const TransferJob& job);
 
  private:
-  /// The run of a slab that a source has, in the target's type.
+  /// The run of a slab that a source has, in the target's dtype.
   struct Chunk {
-    const Box* box = nullptr;     ///< Of the source.
-    std::span<std::byte> bytes;   ///< Anything where is_hole.
+    const Box* box = nullptr;     ///< Box of the source.
+    std::span<std::byte> bytes;   ///< Undefined if is_hole.
     bool is_hole = false;         ///< It is all zeros.
-    std::optional<uint32_t> crc;  ///< Of bytes, where it was needed already.
+    std::optional<uint32_t> crc;  ///< CRC of bytes, if it was needed already.
   };
 
   /// The run of a slab that a target takes.
@@ -72,7 +72,7 @@ class TransferCopier {
   int64_t written_ = 0;  // Bytes not told yet.
   TransferWork::Parts parts_;
   std::vector<std::byte> raw_, chunk_, gathered_, scratch_;
-  // Of the slab that is being copied.
+  // State of the slab that is being copied.
   Box whole_;
   size_t used_ = 0;  // bytes of chunk_
   std::vector<Taken> taken_;

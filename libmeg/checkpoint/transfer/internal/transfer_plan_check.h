@@ -9,8 +9,8 @@
 
 namespace meg::checkpoint {
 
-/// Compares transfers with their sources and sinks: shapes, boxes and sizes fit each other, every
-/// byte of every sink is written exactly once. kInternal names the transfer and what does not fit.
+/// Checks that the shapes, boxes and sizes of transfers, sources and sinks agree and that every
+/// byte of every sink is written exactly once. kInternal names the transfer and the contradiction.
 Status check_transfers(std::span<const TensorTransfer> transfers,
                        std::span<const std::unique_ptr<TensorSink>> sinks);
 

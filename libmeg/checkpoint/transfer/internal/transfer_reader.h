@@ -17,14 +17,14 @@ class TransferReader {
   explicit TransferReader(std::shared_ptr<const TensorSource> source)
       : source_(std::move(source)) {}
 
-  /// A box that lies as a whole in the source, whose axes stand in memory_order there (Piece).
+  /// A box that the source contains as a whole, with its axes in memory_order (see Piece).
   TransferReader(std::shared_ptr<const TensorSource> source, const Box& box,
                  const std::vector<int>& memory_order);
 
   const TensorSource& source() const { return *source_; }
 
-  /// Reads elements [first, first + into.size() / element size). scratch: for boxes whose axes
-  /// stand in another order; any size, the larger the fewer reads.
+  /// Reads elements [first, first + into.size() / element size). scratch: used if the axes are in
+  /// another order; of any size, and the larger it is, the fewer reads.
   Status read(int64_t first, std::span<std::byte> into, std::span<std::byte> scratch) const;
 
   /// Whether the file holds no data for these elements, which are zero then.
@@ -32,17 +32,17 @@ class TransferReader {
     return !is_reordered() && source_->is_hole(first, count);
   }
 
-  /// Whether elements follow each other in another order than in the source.
+  /// Whether the elements are in another order than in the source.
   bool is_reordered() const { return !runs_.axes.empty(); }
 
-  /// Where the elements stand in a file in the order of the axes; nullopt where they do not.
+  /// The bytes of a file that are the elements in the order of the axes; nullopt if there are none.
   std::optional<FileExtent> file_extent() const {
     return is_reordered() ? std::nullopt : source_->file_extent();
   }
 
  private:
-  /// Where axes stand in another order in memory: runs of elements that are together in both
-  /// orders, and for each axis outside of them its size and its stride in memory.
+  /// Used if the axes are in another order in memory: runs of elements that are contiguous in both
+  /// orders, and the size and memory stride of each axis outside them.
   struct Runs {
     struct Axis {
       int64_t size = 0;

@@ -29,7 +29,7 @@ struct RankContent {
   bool is_joined = false;  ///< `file` is the model file and state_file together.
   std::optional<PickleId> args;
   std::optional<RankModel> model;
-  /// The parameters of all chunks in order, and what the optimizer keeps for each.
+  /// The parameters of all chunks in order, and the optimizer state of each.
   std::vector<OptimizedParameter> parameters;
   std::optional<RankOptimizer> optimizer;
   /// Of every chunk, by flat name: the place among its entries and among `parameters` (what has
@@ -38,13 +38,13 @@ struct RankContent {
 
   /// A value at the file's top level.
   std::optional<PickleId> top(std::string_view key) const;
-  /// An entry of a chunk of the model; nullptr where there is none.
+  /// An entry of a chunk of the model; nullptr if there is none.
   const RankEntry* entry(size_t chunk, std::string_view flat_name) const;
-  /// What the optimizer keeps for an entry of that chunk; nullptr where nothing is known of it.
+  /// The optimizer state of an entry of that chunk; nullptr if there is none.
   const RankState* state(size_t chunk, const RankEntry& entry) const;
 };
 
-/// The ranks of a checkpoint, each by itself: nothing has been compared yet.
+/// The ranks of a checkpoint, each on its own: nothing has been compared yet.
 struct CheckpointRanks {
   explicit CheckpointRanks(model::ParameterTable rules) : table(std::move(rules)) {}
 
@@ -59,7 +59,7 @@ struct CheckpointRanks {
   /// The first readable rank of a stage, or nullptr.
   const RankContent* of_stage(int64_t stage) const;
   const RankContent* find(int64_t tensor_rank, int64_t stage) const;
-  /// Virtual stages of the first rank that has a model; 0 where none has.
+  /// Virtual stages of the first rank that has a model; 0 if none has.
   size_t chunks() const;
   /// Whether an entry is the last stage's copy of the embedding.
   bool is_tied_copy(const RankEntry& entry) const;

@@ -7,8 +7,8 @@
 
 namespace meg::checkpoint {
 
-/// Compares the CRC-32s of a file's entries that are no storages (data.pkl and the small ones).
-/// Nothing for files that claim none.
+/// Compares the CRC-32s of a file's entries that are not storages (data.pkl and the small ones).
+/// Finds nothing in files without CRCs.
 std::vector<Problem> check_entry_crcs(const TorchFile& file);
 
 }  // namespace meg::checkpoint

@@ -11,7 +11,7 @@
 
 namespace meg::checkpoint {
 
-/// What was found in a stretch of a lane, and at last in the whole of it.
+/// The findings in a stretch of a lane and, once all are appended, in the whole lane.
 struct LaneFinding {
   FloatScan floats;
   std::string not_finite_text, negative_text;  ///< The first elements of these kinds.
@@ -21,7 +21,7 @@ struct LaneFinding {
   void append(const LaneFinding& next, uint64_t bytes_of_next);
 };
 
-/// Where two lanes are not what they should be to each other.
+/// A place where two lanes are not related as they should be.
 struct RelationFinding {
   int64_t count = 0;
   int64_t first = -1;
@@ -30,8 +30,8 @@ struct RelationFinding {
   void append(const RelationFinding& next);
 };
 
-/// Findings of a group's stretch, in the order of its lanes and relations. Not ok: what is here is
-/// not complete.
+/// Findings in a stretch of a group, in the order of its lanes and relations. If status is not ok,
+/// they are incomplete.
 struct GroupFindings {
   std::vector<LaneFinding> lanes;
   std::vector<RelationFinding> relations;
@@ -51,7 +51,7 @@ struct StorageFinding {
   Status status;
 };
 
-/// Whether a lane is all bytes of its storage in their order, so that its CRC is the storage's.
+/// Whether a lane consists of all bytes of its storage in order, so that its CRC is the storage's.
 bool covers_storage(const Lane& lane);
 
 /// Compares two runs of one dtype; two NaNs are equal whatever their bits. first_element: the place
@@ -59,7 +59,7 @@ bool covers_storage(const Lane& lane);
 RelationFinding compare_runs(DType dtype, std::span<const std::byte> expected,
                              std::span<const std::byte> found, int64_t first_element);
 
-/// The problems that findings amount to. groups and findings run in parallel.
+/// Turns findings into problems. findings[i] belongs to groups[i].
 std::vector<Problem> lane_problems(std::span<const LaneGroup> groups,
                                    std::span<const GroupFindings> findings,
                                    std::span<const StorageFinding> storages,

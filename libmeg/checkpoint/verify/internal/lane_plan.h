@@ -7,9 +7,10 @@
 
 namespace meg::checkpoint {
 
-/// Every weight, master and moment of the readable ranks, those together that must be related:
-/// replicas of all tensor ranks, the embedding and its copy on the last stage, 16-bit weights and
-/// their masters. Tensors whose shapes or dtypes contradict each other stay alone.
+/// Groups every weight, master and moment of the readable ranks with those to which it must be
+/// related: replicas of all tensor ranks, the embedding and its copy on the last stage, 16-bit
+/// weights and their masters. Tensors whose shapes or dtypes contradict each other get groups of
+/// their own.
 std::vector<LaneGroup> plan_lanes(const CheckpointRanks& ranks);
 
 }  // namespace meg::checkpoint

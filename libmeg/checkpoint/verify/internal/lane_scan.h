@@ -24,7 +24,7 @@ struct Lane {
   bool non_negative = false;  ///< Elements below zero are problems.
 };
 
-/// What two lanes of a group must be to each other, element by element.
+/// The relation that the elements of two lanes of a group must have.
 struct LaneRelation {
   enum class Kind : uint8_t {
     kEqual,    ///< The same bits; the lanes have one dtype.
@@ -44,7 +44,7 @@ struct LaneGroup {
 
 struct LaneScanOptions {
   bool check_crcs = true;
-  /// Storages whose CRC-32 the caller has compared already.
+  /// Storages whose CRC-32 the caller has already compared.
   std::set<std::pair<const TorchFile*, int>> known_storages = {};
   bool check_finite = true;
   int workers = 1;
@@ -53,9 +53,9 @@ struct LaneScanOptions {
 
 /// Reads every lane once, piece by piece on all workers, and in the same pass looks for values that
 /// are not finite or negative, compares related lanes and sums the storages' CRC-32s; storages of
-/// `files` that no lane covers are read for their CRC alone. Memory: about 2 MiB a worker. Problems
-/// come in the order of groups and lanes, then files; what lies in a damaged storage is not judged
-/// further. The error is kCancelled or kResourceExhausted.
+/// `files` that no lane covers are read for their CRC alone. Memory: about 2 MiB per worker.
+/// Problems are in the order of groups and lanes, then files; elements in a damaged storage are not
+/// judged further. The error is kCancelled or kResourceExhausted.
 Result<std::vector<Problem>> scan_lanes(std::span<const LaneGroup> groups,
                                         std::span<const std::shared_ptr<const TorchFile>> files,
                                         const LaneScanOptions& options);

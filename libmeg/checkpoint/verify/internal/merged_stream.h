@@ -11,32 +11,32 @@
 
 namespace meg::checkpoint {
 
-/// Bytes with a recorded CRC-32 that were all read, and what was found.
+/// Bytes with a recorded CRC-32 that were read completely, with the CRC-32 found.
 struct StorageSum {
   RecordedCrc recorded;
   uint32_t crc = 0;
 };
 
-/// A logical tensor from its first element to its last, merged as read_merged gives it. Every shard
-/// is read once, in large pieces, and its CRC-32 is summed on the way.
+/// Reads a logical tensor from its first element to its last, merged like read_merged() does. Every
+/// shard is read once, in large pieces, and its CRC-32 is computed on the way.
 class MergedStream {
  public:
-  /// All must outlive the stream.
+  /// Both arguments must outlive the stream.
   MergedStream(const LogicalParameter& parameter, const LogicalTensor& tensor);
 
-  /// The next elements; at most as many as are left.
+  /// Reads the next elements; `into` must not be longer than what is left.
   Status read(std::span<std::byte> into);
 
-  /// Reads what is left of the shards that have been begun, and gives the sums of those storages
-  /// that are one shard each. Nothing where the file's order is not the merged one (checkpoint
-  /// versions below 2).
+  /// Reads the rest of the shards that have been started and returns the CRCs of storages that are
+  /// one shard each. Returns nothing if the file's order is not the merged one (checkpoint versions
+  /// below 2).
   Result<std::vector<StorageSum>> finish();
 
  private:
   /// One shard, read in its own order.
   struct Cursor {
     const TensorSource* source = nullptr;
-    int64_t bytes = 0;  ///< Of the shard.
+    int64_t bytes = 0;  ///< Size of the shard.
     int64_t next = 0;   ///< First byte of the shard that is not in the buffer yet.
     std::vector<std::byte> buffer;
     std::span<const std::byte> ready;  ///< The part of the buffer that has not been given out.

@@ -7,7 +7,7 @@
 
 namespace meg::checkpoint {
 
-/// A plain value of a file as one line of text that is equal where the values are: numbers, words,
+/// A plain value of a file as one line of text, which is equal for equal values: numbers, texts,
 /// lists ...; tensors of one element by their content, larger ones by their shape.
 std::string node_text(const TorchFile& file, PickleId id);
 

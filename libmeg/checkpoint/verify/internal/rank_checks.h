@@ -5,17 +5,18 @@
 
 namespace meg::checkpoint {
 
-// What verify_checkpoint finds out by metadata alone. Each adds problems and notes to `report`.
+// The checks of verify_checkpoint() that need metadata only. Each adds problems and notes to
+// `report`.
 
 /// Iteration (of the ranks and of the folder's name), checkpoint version, and every field of args
-/// that does not differ by nature (rank, local_rank) are equal on all ranks; sizes in args fit each
-/// other.
+/// except those that differ by design (rank, local_rank) are equal on all ranks; sizes in args are
+/// consistent.
 void check_agreement(const CheckpointRanks& ranks, const CheckpointFolder& folder,
                      const VerifyCheckpointOptions& options, CheckpointReport* report);
 
-/// Every layer is there exactly once and whole, every parameter of the model that args describe is
-/// there, all tensor ranks of a stage hold the same names, shapes and dtypes, and the shapes are
-/// those that args ask for.
+/// Every layer exists exactly once and completely, every parameter of the model that args describe
+/// exists, all tensor ranks of a stage hold the same names, shapes and dtypes, and the shapes are
+/// those that follow from args.
 void check_parameters(const CheckpointRanks& ranks, CheckpointReport* report);
 
 /// Either all ranks hold an optimizer or none; every parameter has the same kinds of state; the
@@ -23,7 +24,7 @@ void check_parameters(const CheckpointRanks& ranks, CheckpointReport* report);
 void check_optimizers(const CheckpointRanks& ranks, CheckpointReport* report);
 
 /// All ranks hold the states of the same random number generators, and the same loss scaler with a
-/// finite scale; args with fp16 ask for one.
+/// finite scale; args with fp16 require one.
 void check_state(const CheckpointRanks& ranks, CheckpointReport* report);
 
 }  // namespace meg::checkpoint

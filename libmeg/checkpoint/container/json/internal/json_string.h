@@ -5,10 +5,10 @@
 
 namespace meg::checkpoint {
 
-/// text in double quotes, as JSON has it; U+FFFD for what is not UTF-8.
+/// `text` as a JSON string, with U+FFFD in place of what is not UTF-8.
 std::string json_string(std::string_view text);
 
-/// A finite number, with a point or an exponent, so that readers take it for a real one.
+/// A finite number, always with a point or an exponent, so that readers take it as a float.
 std::string json_real(double value);
 
 }  // namespace meg::checkpoint

@@ -38,7 +38,7 @@ class PickleInput {
     return load_le<T>(found.data());
   }
 
-  /// Bytes behind their count, which is a Count.
+  /// The bytes that follow their count, which is a Count.
   template <class Count>
   Result<std::string_view> counted(std::string_view what) {
     MEG_ASSIGN_OR_RETURN(const Count count, number<Count>(what));

@@ -10,10 +10,10 @@
 
 namespace meg::checkpoint {
 
-/// Opcodes that push a number, a text or bytes, which stand behind the opcode.
+/// Runs the opcodes that push the number, text or bytes that follow the opcode.
 class PickleLiterals {
  public:
-  /// Both outlive this.
+  /// Both arguments must outlive this object.
   PickleLiterals(PickleInput& input, PickleMachine& machine) : input_(input), machine_(machine) {}
 
   /// nullopt: the opcode is none of these, and nothing was read.

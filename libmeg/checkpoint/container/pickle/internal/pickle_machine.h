@@ -15,7 +15,7 @@ namespace meg::checkpoint {
 /// say "what: expected, found" and leave the place to the caller.
 class PickleMachine {
  public:
-  /// The graph outlives the machine, and nobody else adds to it meanwhile.
+  /// The graph must outlive the machine; nothing else may add to it meanwhile.
   PickleMachine(PickleGraph* graph, size_t max_values)
       : graph_(graph), first_(graph->size()), max_values_(max_values) {}
 
@@ -26,7 +26,7 @@ class PickleMachine {
   /// Takes the node that was just added to the graph.
   Status push(PickleId added);
 
-  /// For kinds without a function of their own in PickleGraph.
+  /// Pushes a value of a kind that has no function of its own in PickleGraph.
   Status push_text(PickleKind kind, std::string text);
   Status push_twos_complement(std::string_view little_endian);
 
@@ -89,7 +89,7 @@ class PickleMachine {
   std::vector<uint16_t> depth_;  // of node first_ + i, as known when it was last changed
   std::vector<bool> taken_;      // whether a call has taken node first_ + i as an argument
   std::vector<PickleId> stack_;
-  std::vector<uint32_t> marks_;  // heights of the stack
+  std::vector<uint32_t> marks_;  // stack heights at each MARK
   PickleMemo memo_;
 };
 

@@ -9,8 +9,8 @@
 
 namespace meg::checkpoint {
 
-/// What a pickle remembers by number. Picklers count 0, 1, 2 ... and pay for an array; the odd
-/// numbers that a stranger's pickle may name cost an entry each, never an array up to them.
+/// The memo of a pickle: values by number. Picklers count 0, 1, 2 ..., which an array holds; any
+/// other number, as a hostile pickle may use, costs one map entry, never an array up to it.
 class PickleMemo {
  public:
   void put(uint32_t index, PickleId id) {

@@ -11,7 +11,7 @@
 
 namespace meg::checkpoint {
 
-/// The bytes of a pickle of protocol 2 in the making, and the numbers of its memo.
+/// Collects the bytes of a pickle of protocol 2 and counts the numbers of its memo.
 class PickleOutput {
  public:
   void opcode(PickleOpcode opcode) { bytes_.push_back(static_cast<char>(opcode)); }
@@ -34,15 +34,15 @@ class PickleOutput {
   /// text: less than 4 GiB, without PUT.
   void text(std::string_view text);
 
-  /// Without PUT. Neither may hold a line feed.
+  /// Writes no PUT. Neither text may contain a line feed.
   void global(std::string_view module, std::string_view name);
 
   // ---- The memo ----
 
-  /// Remembers the last value under the next number.
+  /// Stores the last value in the memo under the next number.
   uint32_t put();
 
-  /// Fetches what was remembered under a number.
+  /// Fetches a value from the memo.
   void get(uint32_t index);
 
   size_t size() const { return bytes_.size(); }

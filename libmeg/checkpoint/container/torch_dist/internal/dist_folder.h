@@ -13,32 +13,32 @@
 
 namespace meg::checkpoint {
 
-/// Beside `.metadata`: what Megatron says of the form, and what no rank has a part of.
+/// Files beside `.metadata`: the form of the folder, and the state that all ranks have in common.
 inline constexpr std::string_view kDistFormFile = "metadata.json";
 inline constexpr std::string_view kDistCommonFile = "common.pt";
 
 /// The path of a file in a folder.
 std::string in_folder(const std::string& folder, std::string_view name);
 
-/// Whether the bytes of `.metadata` have a text anywhere, as they do where a name has it. Reading
-/// what they say takes a hundred times as long.
+/// Whether the bytes of `.metadata` contain a text, as they do if a name contains it. A hundred
+/// times as fast as parsing them.
 bool metadata_mentions(const std::string& folder, std::string_view text);
 
-/// What `.metadata` of a folder says; errors as of read_dist_metadata().
+/// Reads `.metadata` of a folder; errors as for read_dist_metadata().
 Result<DistMetadata> read_folder_metadata(const std::string& folder);
 
 /// A folder of torch.distributed.checkpoint as its FileSystemWriter and Megatron-LM's torch_dist
-/// write it, opened by `.metadata` alone. It knows bytes and values, not what they mean to a model.
-/// Const functions may be called by several threads at once.
+/// write it, opened by `.metadata` alone. It knows bytes and values, but not what they mean to a
+/// model. Const functions may be called by several threads at once.
 class DistFolder {
  public:
-  /// What a dialect makes of the items before their places are looked at: other names, tensors put
-  /// together.
+  /// Changes that a dialect makes to the items before their places are checked: other names,
+  /// tensors that are put together.
   using Rename = std::function<Result<DistMetadata>(DistMetadata)>;
 
   /// rename: empty to take the items as they are named.
-  /// kNotFound: a file is missing (of which item is said); kCorruption: one is truncated, or
-  /// `.metadata` contradicts itself; kUnsupported: metadata.json names another form (zarr).
+  /// kNotFound: a file is missing (the error names an item in it); kCorruption: one is truncated,
+  /// or `.metadata` contradicts itself; kUnsupported: metadata.json names another form (zarr).
   static Result<DistFolder> open(const std::string& path, const Rename& rename = {});
 
   const std::string& path() const { return path_; }
@@ -54,8 +54,8 @@ class DistFolder {
   /// common.pt; nullptr where the folder has none.
   const std::shared_ptr<const TorchFile>& common() const { return common_; }
 
-  /// The value of a blob: what torch.save wrote there. name: of the item, for errors. Storages'
-  /// places count from the first byte of the blob's file.
+  /// The value that torch.save wrote to a blob. name: the item's, for errors. Offsets of storages
+  /// count from the first byte of the blob's file.
   Result<TorchFileParts> read_value(const DistBlob& blob, const std::string& name) const;
 
   /// A tensor among what read_value() gave for an object.
@@ -65,16 +65,16 @@ class DistFolder {
     return source_of(parts, view, object.blob, object.name);
   }
 
-  /// The elements of a chunk in row-major order. kCorruption where its blob holds no tensor of the
-  /// chunk's sizes and the tensor's type.
+  /// The elements of a chunk in row-major order. kCorruption unless its blob holds a tensor of the
+  /// chunk's sizes and the tensor's dtype.
   Result<std::shared_ptr<const TensorSource>> chunk_source(const DistTensor& tensor,
                                                            const DistChunk& chunk) const;
 
-  /// The chunks that have a part in a box of a tensor, placed in the tensor's dimensions.
+  /// The chunks that overlap a box of a tensor, placed in the tensor's dimensions.
   Result<std::vector<Piece>> pieces(const DistTensor& tensor, const Box& box) const;
 
-  /// The elements of a box of a tensor in row-major order, put together from the chunks that have
-  /// them. box: inside the tensor.
+  /// The elements of a box of a tensor in row-major order, put together from the chunks that
+  /// overlap it. box: must lie inside the tensor.
   Result<std::shared_ptr<const TensorSource>> box_source(const DistTensor& tensor,
                                                          const Box& box) const;
 

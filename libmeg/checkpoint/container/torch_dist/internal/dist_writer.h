@@ -17,11 +17,11 @@
 namespace meg::checkpoint {
 
 /// Writes the items of a folder of torch.distributed.checkpoint, or of one of the ranks that fill
-/// it together; chunks may be filled by several threads. The caller cares for the folder's final
+/// it together; chunks may be filled by several threads. The caller moves the folder to its final
 /// name.
 class DistFolderWriter {
  public:
-  /// folder: exists. rank: in the names of its files, `__R_S.distcp`.
+  /// folder: must exist. rank: the R in the names of its files, `__R_S.distcp`.
   explicit DistFolderWriter(std::string folder, int64_t rank = 0)
       : folder_(std::move(folder)), rank_(rank) {}
 
@@ -32,17 +32,17 @@ class DistFolderWriter {
                                                 const std::vector<int64_t>& offsets,
                                                 const std::vector<int64_t>& sizes);
 
-  /// Any value; its storages are literal.
+  /// Adds any value; its storages must be literal.
   Status add_object(const std::string& name, const TorchFileContent& value);
 
-  /// Completes the chunks. What was written; kInternal where a chunk was not filled.
+  /// Completes the chunks and returns what was written; kInternal if a chunk was not filled.
   Result<DistMetadata> finish();
 
   /// Bytes of all items.
   uint64_t bytes() const { return bytes_; }
 
  private:
-  /// Where the next blob goes: the end of the shortest file.
+  /// The place of the next blob: the end of the shortest file.
   Result<DistBlob> begin_blob(uint64_t length);
 
   const io::PooledFile& file_of(const DistBlob& blob) const {
@@ -53,24 +53,24 @@ class DistFolderWriter {
   int64_t rank_;
   DistMetadata metadata_;
   std::map<std::string, size_t> tensor_of_;
-  // Both stay where they are: sinks and archives point to them.
+  // Deques, because sinks and archives hold pointers to their elements.
   std::deque<io::PooledFile> files_;
   std::deque<TorchArchiveWriter> chunks_;
   std::vector<uint64_t> ends_;  // of the files
   uint64_t bytes_ = 0;
 };
 
-/// common.pt: what no rank has a part of.
+/// Writes common.pt: the state that all ranks have in common.
 Status write_dist_common(const std::string& folder, const TorchFileContent& common);
 
-/// metadata.json and, last, `.metadata` of all items. kInternal where the chunks of a tensor are
-/// not all of it, or two items have one name.
+/// Writes metadata.json and, last, `.metadata` of all items. kInternal if the chunks of a tensor do
+/// not cover it, or if two items have the same name.
 Status complete_dist_folder(const std::string& folder, const DistMetadata& items);
 
-/// What one of several ranks wrote, for complete_dist_folder() of all of them: `__R_.metadata`.
+/// Writes `__R_.metadata`: what one of several ranks wrote, for complete_dist_folder() to read.
 Status write_dist_part(const std::string& folder, int64_t rank, const DistMetadata& items);
 
-/// The same of the items that ranks 0 to `ranks` - 1 described; their descriptions are removed.
+/// The same for the items that ranks 0 to `ranks` - 1 described; removes their descriptions.
 Status complete_dist_folder(const std::string& folder, int64_t ranks);
 
 }  // namespace meg::checkpoint

@@ -7,8 +7,8 @@
 
 namespace meg::checkpoint {
 
-/// Fills a storage of what a TorchFileWriter or TorchArchiveWriter writes, which outlives it and
-/// stays where it is, and tells it the CRC.
+/// Fills a storage of a file that a TorchFileWriter or TorchArchiveWriter writes, and passes the
+/// CRC to the writer, which must outlive the sink and must not be moved.
 template <class Writer>
 class StorageSink final : public TensorSink {
  public:

@@ -11,23 +11,25 @@
 
 namespace meg::checkpoint {
 
-/// What opening finds, whatever the form of the file; every storage lies inside the file.
+/// The result of opening a file of either form; every storage lies inside the file.
 struct TorchFileParts {
   PickleGraph graph;
   PickleId root = 0;
   TorchTensors tensors;
-  std::vector<ZipEntry> entries;  ///< Of the archive; empty for legacy files.
+  std::vector<ZipEntry> entries;  ///< Entries of the archive; empty for legacy files.
   bool is_legacy = false;
   bool has_crcs = false;
   bool is_byte_swapped = false;
   Status pickle_crc;  ///< kCorruption where the archive's CRC-32 of the pickle is another.
 };
 
-/// The zip form. Places in the result count from the first byte of the file, not of the slice.
+/// Reads the zip form. Offsets in the result count from the first byte of the file, not of the
+/// slice.
 Result<TorchFileParts> read_torch_archive(const io::FileSlice& file, PickleBudget* budget);
 
-/// The form of torch < 1.6: pickles of a magic number, a protocol number, the machine, the value
-/// and the list of storage keys; then each storage, a 64-bit count of elements and the elements.
+/// Reads the form of torch < 1.6: pickles of a magic number, a protocol number, the machine, the
+/// value and the list of storage keys; then each storage, a 64-bit count of elements and the
+/// elements.
 Result<TorchFileParts> read_legacy_torch_file(const io::MappedFile& file, PickleBudget* budget);
 
 }  // namespace meg::checkpoint

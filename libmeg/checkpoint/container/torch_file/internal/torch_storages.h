@@ -14,20 +14,21 @@ namespace meg::checkpoint {
 struct StorageWindow {
   int storage = 0;  ///< Index into TorchStorages::storages.
   DType dtype = DType::kUint8;
-  bool is_untyped = false;  ///< Of bytes; the tensor says what they are.
+  bool is_untyped = false;  ///< It holds bytes whose dtype the tensor states.
   uint64_t first_byte = 0;
   uint64_t bytes = 0;
 };
 
-/// The storages that the persistent ids of a pickle name, each once, in the order of their naming.
+/// The storages that the persistent ids of a pickle name, each once, in the order in which they are
+/// first named.
 struct TorchStorages {
   std::vector<TorchStorage> storages;  ///< As declared; where they lie is not known here.
-  std::vector<bool> is_untyped;        ///< Of each storage.
-  std::unordered_map<PickleId, StorageWindow> windows;  ///< By the kPersistent node.
+  std::vector<bool> is_untyped;        ///< For each storage.
+  std::unordered_map<PickleId, StorageWindow> windows;  ///< Keyed by the kPersistent node.
 };
 
-/// kCorruption where an id is no tuple ('storage', class, key, location, elements) of the right
-/// types or contradicts another of the same key; kUnsupported for classes unknown here.
+/// kCorruption if an id is not a tuple ('storage', class, key, location, elements) of the right
+/// types or contradicts another of the same key; kUnsupported for unknown classes.
 Result<TorchStorages> find_torch_storages(const PickleGraph& graph, const std::string& name);
 
 }  // namespace meg::checkpoint

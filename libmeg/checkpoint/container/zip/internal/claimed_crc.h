@@ -7,8 +7,8 @@
 
 namespace meg::checkpoint {
 
-/// What the archive claims as the CRC-32 of a tensor's bytes: known where the tensor is all bytes
-/// of its storage, in their order, as they stand in the file.
+/// The CRC-32 that the archive records for a tensor's bytes; known if the tensor consists of all
+/// bytes of its storage, in the order and form that they have in the file.
 inline std::optional<uint32_t> claimed_crc(const TorchFile& file, const TensorView& view) {
   const TorchStorage& storage = file.storages()[static_cast<size_t>(view.storage)];
   const bool is_whole = !file.is_byte_swapped() && view.offset == 0 && view.is_contiguous() &&

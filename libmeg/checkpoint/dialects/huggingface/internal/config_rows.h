@@ -17,44 +17,45 @@ inline constexpr ArchitectureSet kExpertArchitectures = kMixtral | kQwenExpertAr
 inline constexpr ArchitectureSet kRotaryArchitectures =
     kLlama | kMistral | kQwen2 | kQwen3 | kExpertArchitectures;
 
-/// Where several describe a model, the first is written.
+/// If several describe a model, the first one is written.
 std::span<const HuggingFaceArchitecture> hugging_face_architectures();
 
-/// A key of config.json and the field of Megatron's that has its value.
+/// A key of config.json and Megatron's field for the same value.
 struct ConfigRow {
   ArchitectureSet architectures;
   std::string_view key;
   std::string_view field;
-  /// What transformers takes for a missing key; None: what Megatron takes for a missing field.
-  /// nullopt: the key must be there.
+  /// The value that transformers assumes for a missing key; None: the value that Megatron assumes
+  /// for a missing field. nullopt: the key must be there.
   std::optional<megatron::FieldValue> missing;
 };
 
 const std::vector<ConfigRow>& config_rows();
 
-/// A field of Megatron's whose value the architecture decides.
+/// A field of Megatron's whose value depends on the architecture alone.
 struct DecidedField {
   std::string_view field;
-  megatron::FieldValue otherwise;  ///< Megatron's default, and of all other architectures.
-  ArchitectureSet architectures;   ///< Those that have `value`.
+  megatron::FieldValue otherwise;  ///< Megatron's default and the value of all other architectures.
+  ArchitectureSet architectures;   ///< The architectures that have `value`.
   megatron::FieldValue value;
 };
 
 const std::vector<DecidedField>& decided_fields();
 
-/// Whether the architecture decides the field: those of experts are decided by theirs alone.
+/// Whether the architecture decides the field; fields of experts are decided only by architectures
+/// with experts.
 bool is_decided_for(const DecidedField& field, ArchitectureSet architecture);
 
-/// A key of config.json that may only say what Megatron's models do.
+/// A key of config.json that may only have the value that Megatron's models imply.
 struct FixedKey {
   ArchitectureSet architectures;
   std::string_view key;
-  megatron::FieldValue value;  ///< Also what a missing key means.
+  megatron::FieldValue value;  ///< Also the meaning of a missing key.
 };
 
 const std::vector<FixedKey>& fixed_keys();
 
-/// Keys that change no number of the model.
+/// Whether a key changes no number that the model computes.
 bool is_neutral_key(std::string_view key);
 
 }  // namespace meg::checkpoint

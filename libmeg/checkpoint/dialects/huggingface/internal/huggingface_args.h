@@ -5,8 +5,8 @@
 
 namespace meg::checkpoint {
 
-/// Megatron's args for a Hugging Face model on one rank, with mcore's names: what loaders and
-/// --use-checkpoint-args read.
+/// Megatron's args for a Hugging Face model on one rank, with mcore's names: for loaders and
+/// --use-checkpoint-args.
 TrainingArgs huggingface_args(const HuggingFaceCheckpoint& checkpoint);
 
 }  // namespace meg::checkpoint

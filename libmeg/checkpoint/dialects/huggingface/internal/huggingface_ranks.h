@@ -4,9 +4,9 @@
 
 namespace meg::checkpoint {
 
-/// A Hugging Face folder as the file that one rank of Megatron would have saved of its model: args,
-/// and the weights with mcore's names, composed of the folder's tensors. fallback: asked for
-/// make_vocab_size_divisible_by, which no config.json says. Errors: those of
+/// Reads a Hugging Face folder as the file that one rank of Megatron would have saved for the same
+/// model: args, and the weights under mcore's names, composed from the folder's tensors. fallback:
+/// provides make_vocab_size_divisible_by, which no config.json has. Errors: those of
 /// open_huggingface_checkpoint.
 Result<RankFiles> open_huggingface(const CheckpointFolder& folder,
                                    const megatron::FieldLookup& fallback);

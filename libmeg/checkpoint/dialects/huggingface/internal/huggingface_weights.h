@@ -21,9 +21,9 @@ struct HuggingFaceWeight {
 using HuggingFaceWeights = std::map<std::string, HuggingFaceWeight, std::less<>>;
 
 /// Opens the weights of a folder by metadata alone: model.safetensors or pytorch_model.bin, or
-/// either in several files with an index. kNotFound where there are none, or a file of the index is
-/// missing; kCorruption where several of these stand side by side, a file is damaged, or an index
-/// and its files name different tensors.
+/// either in several files with an index. kNotFound if there are none, or a file of the index is
+/// missing; kCorruption if several of these exist side by side, a file is damaged, or an index and
+/// its files name different tensors.
 Result<HuggingFaceWeights> open_huggingface_weights(const std::string& folder);
 
 }  // namespace meg::checkpoint

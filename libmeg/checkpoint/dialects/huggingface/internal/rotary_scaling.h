@@ -14,34 +14,34 @@
 
 namespace meg::checkpoint {
 
-/// How fast rotary embeddings turn, as far as Megatron can say it.
+/// The settings of rotary embeddings that Megatron can express.
 struct RotaryScaling {
   double base = 10000;
-  double interpolation_factor = 1;      ///< What positions are divided by ("linear").
-  std::optional<double> llama3_factor;  ///< As Llama 3.1 slows them.
+  double interpolation_factor = 1;      ///< Positions are divided by it ("linear").
+  std::optional<double> llama3_factor;  ///< Factor of Llama 3.1's scaling.
 
-  /// By Megatron's names: rotary_base ...
+  /// The settings under Megatron's names: rotary_base ...
   void add_fields(std::vector<std::pair<std::string, megatron::FieldValue>>* fields) const;
 
-  /// The inverse. kUnsupported where Megatron's args ask for what transformers cannot do.
+  /// The inverse. kUnsupported if Megatron's args ask for what transformers cannot do.
   static Result<RotaryScaling> from_fields(const megatron::FieldLookup& args);
 
-  /// By transformers 5's names, as JSON texts.
+  /// The settings under transformers 5's names, as JSON texts.
   std::map<std::string, std::string> parameters() const;
 
   bool operator==(const RotaryScaling&) const = default;
 };
 
-/// The keys of config.json that speak of it.
+/// The keys of config.json from which the settings are read.
 struct RotaryKeys {
   std::optional<simdjson::dom::element> theta;       ///< rope_theta
   std::optional<simdjson::dom::element> scaling;     ///< rope_scaling
   std::optional<simdjson::dom::element> parameters;  ///< rope_parameters
 };
 
-/// kUnsupported, by name, for kinds of scaling that Megatron does not have, or has with other
-/// numbers; kCorruption where spellings that are there differ. max_position_embeddings: what
-/// Llama 3.1's scaling takes for its original positions where nothing is said.
+/// kUnsupported, with the name, for kinds of scaling that Megatron lacks or computes with other
+/// numbers; kCorruption if several spellings are there and differ. max_position_embeddings: the
+/// original positions of Llama 3.1's scaling if the config does not state them.
 Result<RotaryScaling> read_rotary_scaling(const RotaryKeys& keys, int64_t max_position_embeddings,
                                           const std::string& name);
 

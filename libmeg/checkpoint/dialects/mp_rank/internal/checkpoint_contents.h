@@ -9,17 +9,17 @@
 
 namespace meg::checkpoint {
 
-/// The file of a rank's folder.
+/// The file in a rank's folder.
 inline constexpr std::string_view kModelFile = "model_optim_rng.pt";
-/// The two of the split layout.
+/// The two files of the split layout.
 inline constexpr std::string_view kSplitModelFile = "model_rng.pt";
 inline constexpr std::string_view kSplitOptimFile = "optim.pt";
 
-/// Beside it: the distributed optimizer's state.
+/// The distributed optimizer's state, beside kModelFile.
 inline constexpr std::string_view kDistribOptimFile = "distrib_optim.pt";
 
-/// Tells the format of a checkpoint from what lies in its folder and lists its rank files: sets
-/// found->format and found->ranks, reading from found->folder. False where it holds none.
+/// Recognizes the format of a checkpoint by the contents of found->folder and lists its rank files:
+/// sets found->format and found->ranks. False if there is no checkpoint in it.
 Result<bool> read_contents(const FolderEntries& entries, CheckpointFolder* found);
 
 }  // namespace meg::checkpoint

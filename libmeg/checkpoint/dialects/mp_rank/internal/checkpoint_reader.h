@@ -27,7 +27,7 @@ struct MegatronCheckpoint::State {
   bool norm_spelling_is_short = false;
   double version = 0;
   std::optional<int64_t> iteration;
-  std::optional<model::HybridPattern> hybrid;  ///< Of args, where they are a hybrid model's.
+  std::optional<model::HybridPattern> hybrid;  ///< Taken from args if they describe a hybrid model.
   std::vector<RankFile> files;
   std::vector<std::string> notes;
   std::vector<LogicalParameter> parameters;
@@ -36,8 +36,7 @@ struct MegatronCheckpoint::State {
   OptimizerLayout optimizer;
 };
 
-/// Puts the files of a checkpoint's ranks together to one whole model: the work of
-/// MegatronCheckpoint::open.
+/// Merges the files of a checkpoint's ranks into one whole model, for MegatronCheckpoint::open.
 class CheckpointReader {
  public:
   CheckpointReader(const CheckpointFolder& folder, const OpenCheckpointOptions& options,
@@ -45,17 +44,17 @@ class CheckpointReader {
 
   Result<MegatronCheckpoint> read();
 
-  /// The same of files that are open already: of all ranks, or of one of several, whose part of
-  /// the model is all there is of it then.
+  /// The same for files that are already open: of all ranks, or of one of several, in which case
+  /// the model consists of that rank's part.
   Result<MegatronCheckpoint> read(RankFiles ranks);
 
  private:
-  /// A chunk of a stage: where it stands, and what every tensor rank holds of it.
+  /// A chunk of a stage, and the part of it that every tensor rank holds.
   struct Chunk {
     int64_t stage = 0, chunk = 0;
     int64_t first_layer = 0;
     std::vector<std::vector<RankEntry>> by_rank;  ///< Entries of each tensor rank, in one order.
-    std::vector<int> state_index;  ///< Of each entry in its rank's optimizer; -1: extra state.
+    std::vector<int> state_index;  ///< Each entry's index in its optimizer; -1: extra state.
   };
 
   Status read_config();
@@ -69,7 +68,7 @@ class CheckpointReader {
   void merge_optimizer_layouts();
   Status check_volume() const;
   Status add_chunk(const Chunk& chunk);
-  /// Tensor ranks and stages whose files are there.
+  /// Numbers of tensor ranks and stages whose files are there.
   int64_t tensor_ranks() const;
   int64_t stages() const;
   size_t file_at(int64_t stage, int64_t tensor_rank) const;
@@ -81,16 +80,16 @@ class CheckpointReader {
   Status add_parameter(const Chunk& chunk, size_t entry, LogicalParameter* parameter) const;
   Status add_state(const Chunk& chunk, size_t entry, LogicalParameter* parameter) const;
   void add_extra_state(const Chunk& chunk, size_t entry);
-  /// Of a rank's file.
+  /// The path of a rank's file.
   const std::string& path(int64_t stage, int64_t tensor_rank) const;
   bool is_tied_copy(const model::ParameterMatch& match) const;
 
   const OpenCheckpointOptions& options_;
   std::unique_ptr<MegatronCheckpoint::State> state_;
   RankShapes shapes_;
-  /// In the order of the model: chunk by chunk, in each all stages.
+  /// In the model's order: chunk by chunk, and within each chunk stage by stage.
   std::vector<Chunk> chunks_;
-  /// Of every file.
+  /// One for each file.
   std::vector<RankOptimizer> optimizers_;
 };
 

@@ -12,7 +12,7 @@
 
 namespace meg::checkpoint {
 
-/// What a folder holds, by name: its files and its folders (links are followed).
+/// The files and folders in a folder, by name (links are followed).
 class FolderEntries {
  public:
   static Result<FolderEntries> list(const std::string& path);
@@ -22,7 +22,7 @@ class FolderEntries {
 
   bool empty() const { return is_folder_.empty(); }
 
-  /// Names ascending, with whether it is a folder.
+  /// Iterates over pairs of a name and whether it is a folder, by ascending name.
   auto begin() const { return is_folder_.begin(); }
 
   auto end() const { return is_folder_.end(); }
@@ -34,7 +34,7 @@ class FolderEntries {
 /// folder/name
 std::string join_path(const std::string& folder, std::string_view name);
 
-/// A number of ASCII digits alone; nullopt where it is none or does not fit.
+/// A number made of ASCII digits only; nullopt if it is not one or does not fit.
 template <class T>
 std::optional<T> parse_digits(std::string_view text) {
   T value = 0;

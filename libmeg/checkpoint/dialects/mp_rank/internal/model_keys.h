@@ -11,8 +11,8 @@ namespace meg::checkpoint {
 /// `model1`, ... with virtual stages; `module` in DeepSpeed's files.
 bool is_model_key(std::string_view key);
 
-/// The model's dicts, in the order of the chunks; empty where the file has none. One `model` or
-/// `module` comes before numbered ones.
+/// The model's dicts, in the order of the chunks; empty if the file has none. A single `model` or
+/// `module` takes precedence over numbered ones.
 struct ModelDicts {
   std::vector<PickleId> dicts;
   bool is_chunked = false;  ///< The keys were model0, model1, ...

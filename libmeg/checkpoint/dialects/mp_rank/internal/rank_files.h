@@ -13,25 +13,25 @@ namespace meg::checkpoint {
 struct RankFiles {
   int64_t tensor_size = 1;
   int64_t pipeline_size = 1;
-  /// The files of expert-parallel ranks are merged to one; see merge_expert_ranks().
+  /// Expert-parallel ranks, whose files are merged into one; see merge_expert_ranks().
   int64_t expert_size = 1;
-  bool has_distributed_optimizer = false;  ///< Composed of distrib_optim.pt beside the files.
-  double version = 0;                      ///< checkpoint_version; 0 where the files have none.
+  bool has_distributed_optimizer = false;  ///< It was read from distrib_optim.pt beside the files.
+  double version = 0;                      ///< checkpoint_version; 0 if the files have none.
   std::optional<int64_t> iteration;
   std::vector<RankFile> files;     ///< File (t, p) at p * tensor_size + t.
   std::vector<std::string> notes;  ///< See MegatronCheckpoint::notes().
 };
 
-/// Bytes of the files of these ranks, distrib_optim.pt too.
+/// Size of the files of these ranks, distrib_optim.pt included.
 uint64_t rank_file_bytes(const CheckpointFolder& folder);
 
-/// Tensors may be views that repeat what files hold; kResourceExhausted where reading
-/// `tensor_bytes` of them is out of proportion to `file_bytes`.
+/// Tensors may be views that repeat the contents of files: kResourceExhausted if `tensor_bytes` of
+/// them are out of proportion to `file_bytes`.
 Status check_tensor_bytes(const std::string& where, uint64_t tensor_bytes, uint64_t file_bytes);
 
-/// Opens the rank files of a folder in the mp_rank format (or the one file of a single rank),
-/// counted against the parallel sizes in the first file's args, or where it has none against the
-/// folders' names; of other formats what their readers make of it. fallback: see
+/// Opens the rank files of a folder in the mp_rank format (or the one file of a single rank), and
+/// checks their number against the parallel sizes in the first file's args, or against the folders'
+/// names if it has none. Other formats are opened by their readers. fallback: see
 /// OpenCheckpointOptions. kNotFound: ranks missing, all named. kCorruption: folders of more ranks,
 /// or files that disagree about iteration, version or sizes. kUnsupported: other formats,
 /// experts that are cut over other tensor ranks than the rest of the model.
@@ -41,8 +41,8 @@ Result<RankFiles> open_rank_files(const CheckpointFolder& folder,
                                   const megatron::FieldLookup& fallback,
                                   const model::ParameterTable* table);
 
-/// The one file of a checkpoint of one rank, or that of this rank of several, whose sizes its args
-/// say.
+/// Wraps the one file of a single-rank checkpoint, or of this rank among several, whose numbers its
+/// args state.
 RankFiles rank_files_of(TorchFile file, int64_t tensor_rank, int64_t pipeline_rank);
 
 }  // namespace meg::checkpoint

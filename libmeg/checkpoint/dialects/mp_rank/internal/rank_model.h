@@ -13,14 +13,14 @@ struct RankEntry {
   std::string flat_name;  ///< Nested keys joined by dots.
   model::ParameterMatch match;
   PickleId node = 0;
-  const TensorView* tensor = nullptr;  ///< nullptr for extra state that is no tensor.
+  const TensorView* tensor = nullptr;  ///< nullptr for extra state that is not a tensor.
 };
 
 /// The `model` (or `model0`, `model1`, ...) dicts of one rank's file, flat and in their order.
 struct RankModel {
   std::vector<std::vector<RankEntry>> chunks;
   bool is_chunked = false;  ///< The keys were model0, model1, ...
-  bool is_hybrid = false;   ///< Names are a hybrid model's, by args; matches have GPT's layers.
+  bool is_hybrid = false;   ///< By args, names are a hybrid model's; matches have GPT's layers.
 };
 
 /// kNotFound where the file holds no model; kUnsupported for models of another kind (BERT, T5), by

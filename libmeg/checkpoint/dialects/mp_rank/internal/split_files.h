@@ -8,11 +8,11 @@
 
 namespace meg::checkpoint {
 
-/// The rank file that revisions before and after would have saved in place of those of the split
-/// layout, which Megatron-LM had from June 2022 to May 2023: model_rng.pt, with what is in the
-/// optim.pt of its data-parallel ranks, or in the one beside it.
-/// kNotFound without optim.pt, unless args say --no-save-optim; kCorruption where both have a key,
-/// or where shards do not cover the model: see with_optimizer_of_shards().
+/// Joins the files of the split layout, which Megatron-LM used from June 2022 to May 2023, into the
+/// rank file of the revisions before and after: model_rng.pt with the contents of the optim.pt of
+/// its data-parallel ranks, or of the one beside it.
+/// kNotFound without optim.pt, unless args contain --no-save-optim; kCorruption if both files have
+/// the same key, or if shards do not cover the model: see with_optimizer_of_shards().
 Result<TorchFile> join_split_files(const RankFolder& rank,
                                    const std::shared_ptr<const TorchFile>& model_file,
                                    const model::ParameterTable& table, PickleBudget* budget);

@@ -11,11 +11,11 @@
 
 namespace meg::checkpoint {
 
-/// The dict of a model chunk in the making: flat names nested as their family nests them, in the
-/// order in which they come.
+/// Builds the dict of a model chunk: nests flat names as their family does, in the order in which
+/// they are added.
 class StateDictTree {
  public:
-  /// The node of a key; the same for the same text.
+  /// Returns the node of a key; equal texts have the same node.
   using TextNode = std::function<PickleId(std::string_view)>;
 
   explicit StateDictTree(model::NameFamily family) : family_(family) {}
@@ -23,8 +23,8 @@ class StateDictTree {
   void add(std::string_view flat_name, PickleId value);
 
   /// Adds the tree to `graph`. Dicts that hold tensors become OrderedDicts (calls of
-  /// `ordered_dict`), as torch's state_dict() makes them; those that Megatron nests them in are
-  /// plain.
+  /// `ordered_dict`), as torch's state_dict() makes them; the dicts around them are plain, as
+  /// Megatron's are.
   PickleId write(PickleGraph* graph, PickleId ordered_dict, const TextNode& text) const;
 
  private:

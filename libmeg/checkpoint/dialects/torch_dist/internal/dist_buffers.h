@@ -8,13 +8,13 @@
 
 namespace meg::checkpoint {
 
-/// The flat buffers in which the distributed optimizer of one model-parallel rank keeps its state:
-/// all parameters one after another in reverse order, cut into buckets, a buffer for each virtual
-/// stage. They are saved as tensors a bucket (dp_reshardable) or in one object
-/// (dp_zero_gather_scatter); names of parameters are in neither. See cut_flat_states().
-/// prefix: of the names of its tensors and objects, "optimizer.distributed.dp_group_idx_0".
-/// kNotFound where the folder has none of it; kUnsupported, by name: other forms. The folder
-/// outlives the result.
+/// Reads the flat buffers in which the distributed optimizer of one model-parallel rank keeps its
+/// state: all parameters in reverse order, divided into buckets, with a buffer for each virtual
+/// stage. They are saved as one tensor per bucket (dp_reshardable) or in one object
+/// (dp_zero_gather_scatter), without the names of parameters in either case. See cut_flat_states().
+/// prefix: that of the names of its tensors and objects, "optimizer.distributed.dp_group_idx_0".
+/// kNotFound if the folder has none of it; kUnsupported for other forms. The folder must outlive
+/// the result.
 Result<std::vector<FlatState>> read_dist_buffers(const DistFolder& folder,
                                                  const std::string& prefix);
 

@@ -13,14 +13,14 @@
 
 namespace meg::checkpoint {
 
-/// What common.pt says, as far as ranks are made of it.
+/// The content of common.pt, from which parts of the rank files are composed.
 class CommonState {
  public:
   explicit CommonState(std::shared_ptr<const TorchFile> file) : file_(std::move(file)) {
     if (file_ != nullptr) args_ = file_->graph().find(file_->root(), "args");
   }
 
-  /// nullptr where the folder has none.
+  /// nullptr if the folder has none.
   const std::shared_ptr<const TorchFile>& file() const { return file_; }
 
   std::optional<PickleId> top(std::string_view key) const {
@@ -31,13 +31,13 @@ class CommonState {
     return args_.has_value() ? int_arg(file_->graph(), *args_, name) : std::nullopt;
   }
 
-  /// A field of args; nullopt where there is none.
+  /// A field of args; nullopt if there is none.
   std::optional<megatron::FieldValue> field(std::string_view name) const {
     const auto id = args_.has_value() ? find_arg(file_->graph(), *args_, name) : std::nullopt;
     return id.has_value() ? std::optional(arg_field(file_->graph(), *id)) : std::nullopt;
   }
 
-  /// None, False and what is not there say no.
+  /// Whether a field of args is set: None, False and missing fields are not.
   bool says(std::string_view name) const {
     const auto id = args_.has_value() ? find_arg(file_->graph(), *args_, name) : std::nullopt;
     if (!id.has_value() || file_->graph().node(*id).kind == PickleKind::kNone) return false;
@@ -60,7 +60,7 @@ class CommonState {
 
   double version() const {
     const std::optional<PickleId> id = top("checkpoint_version");
-    // Megatron has had one as long as it has written such folders.
+    // Megatron has saved a version for as long as it has written such folders.
     return id.has_value() ? file_->graph().as_number(*id).value_or(3.0) : 3.0;
   }
 

@@ -11,20 +11,20 @@
 
 namespace meg::checkpoint {
 
-/// A parameter as a torch_dist folder names it: of one layer, of all layers stacked along dimension
-/// 0, or beside the layers.
+/// A parameter as named in a torch_dist folder: of one layer, of all layers stacked along dimension
+/// 0, or outside the layers.
 struct DistParameter {
-  model::ParameterMatch match;  ///< Its layer is not set where it is stacked.
+  model::ParameterMatch match;  ///< Its layer is not set if it is stacked.
   std::string name;             ///< As in the folder, without "optimizer.state.KIND.".
   bool is_stacked = false;      ///< Dimension 0 counts the layers of the model.
-  /// Where the next dimension counts experts: which of them this is.
+  /// The expert's number, if the next dimension counts experts.
   std::optional<int64_t> stacked_expert;
-  bool is_gated = false;  ///< A gate above what it gates.
+  bool is_gated = false;  ///< The gate stands above the matrix that it gates.
   const DistTensor* weight = nullptr;
-  /// What the optimizer keeps for it: kind ("exp_avg") and tensor.
+  /// Its optimizer state: kind ("exp_avg") and tensor.
   std::vector<std::pair<std::string, const DistTensor*>> states;
 
-  /// Of the whole parameter of one layer.
+  /// Shape of the whole parameter of one layer.
   std::vector<int64_t> shape() const {
     return {weight->shape.begin() + (is_stacked ? 1 : 0) + (stacked_expert.has_value() ? 1 : 0),
             weight->shape.end()};
@@ -33,16 +33,17 @@ struct DistParameter {
 
 /// `..._extra_state` of one module.
 struct DistExtraState {
-  model::ParameterMatch match;  ///< With its layer, where it is in one.
+  model::ParameterMatch match;  ///< Includes its layer if it is in one.
   const DistObject* object = nullptr;
 };
 
-/// The model in a folder, by names alone.
+/// The model in a folder, found by names alone.
 struct DistModel {
   int64_t num_layers = 0;
   std::vector<DistParameter> parameters;
   std::vector<DistExtraState> extra_states;
-  /// Optimizer tensors of data-parallel buffers, which names of parameters do not tell.
+  /// Whether there are optimizer tensors of data-parallel buffers, whose names do not contain those
+  /// of parameters.
   bool has_buckets = false;
 };
 
@@ -52,28 +53,28 @@ struct DistShardName {
   std::vector<int64_t> offsets, sizes;
 };
 
-/// nullopt where it is no such name.
+/// nullopt if it is not such a name.
 std::optional<DistShardName> parse_shard_name(std::string_view name);
 
-/// What names of everything begin with that optimizers keep.
+/// Prefix of the names of all optimizer state.
 inline constexpr std::string_view kDistOptimizerPrefix = "optimizer.";
-/// What stands in front of a parameter's name where a tensor is its optimizer state; the kind
-/// follows.
+/// Prefix of tensors that are the optimizer state of a parameter; followed by the kind and the
+/// parameter's name.
 inline constexpr std::string_view kDistStatePrefix = "optimizer.state.";
-/// What names of the distributed optimizer's own tensors and objects begin with.
+/// Prefix of the distributed optimizer's own tensors and objects.
 inline constexpr std::string_view kDistBufferPrefix = "optimizer.distributed.dp_group_idx_";
 
-/// Where several optimizers are chained, names of the second begin with "chained_1.", but for those
-/// of the forms that any run loads, in newer revisions.
+/// Prefix of the names of one of several chained optimizers: "chained_1." for the second. In newer
+/// revisions, the forms that any run can load have no such prefix.
 std::string dist_chain_prefix(size_t optimizer);
 
-/// A name without that.
+/// A name without that prefix.
 std::string_view without_chain_prefix(std::string_view name);
 
-/// Sorts out what a folder holds. kUnsupported, by name: parameters that no rule knows, experts,
-/// optimizer state that is kept otherwise. kCorruption: layers that disagree, state of no
-/// parameter. is_hybrid: names are a hybrid model's, see model::ParameterTable::match. The folder
-/// outlives the result.
+/// Assigns the items of a folder to the model's parameters. kUnsupported, with the name: parameters
+/// that no rule knows, experts, optimizer state in an unknown form. kCorruption: layers that
+/// disagree, state without a parameter. is_hybrid: names are a hybrid model's, see
+/// model::ParameterTable::match. The folder must outlive the result.
 Result<DistModel> read_dist_model(const DistFolder& folder, const model::ParameterTable& table,
                                   bool is_hybrid);
 

@@ -10,32 +10,32 @@
 
 namespace meg::checkpoint {
 
-/// The parameters of a folder as the ranks of a tensor-parallel group hold them.
+/// Divides the parameters of a folder as the ranks of a tensor-parallel group hold them.
 class DistShards {
  public:
-  /// folder: outlives this.
-  /// tensor_parallel_size: of the group, that of experts where these are meant.
+  /// folder: must outlive this object.
+  /// tensor_parallel_size: that of the group, which for experts may be another one.
   DistShards(const DistFolder& folder, int64_t tensor_parallel_size)
       : folder_(folder), tensor_size_(tensor_parallel_size) {}
 
-  /// The shape of one rank's part of a parameter. kCorruption where it does not divide.
+  /// The shape of one rank's part of a parameter. kCorruption if it cannot be divided.
   Result<std::vector<int64_t>> shape(const DistParameter& parameter) const;
 
   /// Every rank's part of `tensor`, which is the parameter's weight or a state of it: of the same
-  /// shape, or flattened as core up to 0.14 saved the distributed optimizer, where behind the
-  /// parameter's dimensions, counted in ranks' parts, the elements of a part stand in one row.
-  /// layer: of a stacked parameter. is_turned: what is flattened is of the parameter's transpose,
-  /// as core's GroupedMLP (--moe-use-legacy-grouped-gemm) holds its matrices.
+  /// shape, or flattened as core up to 0.14 saved the distributed optimizer: its leading dimensions
+  /// count ranks' parts, and the last one the elements of a part. layer: within a stacked
+  /// parameter. is_turned: what is flattened is the parameter's transpose, which is how core's
+  /// GroupedMLP (--moe-use-legacy-grouped-gemm) stores its matrices.
   Result<std::vector<std::shared_ptr<const TensorSource>>> cut(const DistParameter& parameter,
                                                                const DistTensor& tensor,
                                                                std::optional<int64_t> layer,
                                                                bool is_turned = false) const;
 
-  /// Every rank's part of a parameter that is put together from pieces in its own dimensions.
+  /// Every rank's part of a parameter that is assembled from pieces in its own dimensions.
   Result<std::vector<std::shared_ptr<const TensorSource>>> cut(
       const DistParameter& parameter, DType dtype, const std::vector<Piece>& pieces) const;
 
-  /// The inverse: the whole parameter in pieces, of every rank's part.
+  /// The inverse: the whole parameter as pieces, one for each rank's part.
   Result<std::vector<Piece>> joined(
       const DistParameter& parameter,
       const std::vector<std::shared_ptr<const TensorSource>>& parts) const;

@@ -8,12 +8,12 @@
 
 namespace meg::checkpoint {
 
-/// What a folder of Megatron-FSDP says beside tensors, as common.pt of torch_dist would: a dict of
-/// its objects, nested by the dots of their names. Its `optimizer` has param_groups, made of what
-/// is said of each parameter, and where torch's own Adam stepped `state.common_step`. folder: as
-/// with_torch_dist_names() made it. kUnsupported: parameters that stand in other groups than
-/// Megatron's rule puts them; groups that cannot be told apart. kCorruption: parameters that are
-/// not of the model, steps that differ.
+/// The objects of a Megatron-FSDP folder as a file like torch_dist's common.pt: a dict of them,
+/// nested by the dots in their names. Its `optimizer` has param_groups, built from the settings of
+/// each parameter, and, if torch's own Adam was used, `state.common_step`. folder: as changed by
+/// with_torch_dist_names(). kUnsupported: parameters in other groups than Megatron's rule assigns;
+/// groups that cannot be told apart. kCorruption: parameters that are not in the model, steps that
+/// differ.
 Result<std::shared_ptr<const TorchFile>> fsdp_common(const DistFolder& folder,
                                                      const model::ParameterTable& table);
 

@@ -11,33 +11,33 @@
 
 namespace meg::checkpoint {
 
-/// The model's shape: by the args of a rank's file, and where these lack a field by `fallback`.
-/// Errors as GptConfig::from_fields.
+/// Reads the model's shape from the args of a rank's file, and from `fallback` where these lack a
+/// field. Errors are those of GptConfig::from_fields.
 Result<model::GptConfig> read_checkpoint_config(const TorchFile& file,
                                                 const megatron::FieldLookup& fallback);
 
-/// kUnsupported, by the arg's name: one with which parameters that are called as ever have their
-/// rows in another order, or layers of one model differ.
+/// kUnsupported, with the arg's name, if an arg changes the order of the rows of parameters whose
+/// names stay the same, or makes the layers of one model differ.
 Status check_rows_of_args(const TorchFile& file);
 
-/// Takes an MLP for gated whose first matrix has twice ffn_hidden_size rows, whatever args call its
-/// gate. chunk: of a rank among tensor_size.
+/// Treats an MLP as gated if its first matrix has twice ffn_hidden_size rows, whatever args call
+/// its activation. chunk: of one of tensor_size ranks.
 void infer_gated_linear_unit(const std::vector<RankEntry>& chunk, int64_t tensor_size,
                              model::GptConfig* config);
 
 /// The shapes that a config gives to the parameters of one tensor-parallel rank.
 class RankShapes {
  public:
-  /// Knows nothing.
+  /// Expects nothing: expected() returns what was found.
   RankShapes() = default;
 
   RankShapes(const model::GptConfig& config, int64_t tensor_size, bool with_tied_copy);
 
-  /// Of the whole model; empty where the config does not tell.
+  /// Layers of the whole model; empty if the config does not tell.
   const std::vector<model::ModelParameter>& parameters() const { return parameters_; }
 
-  /// What a parameter that was found with this shape should have. The heights of tables, and of
-  /// positions that the config does not know, are taken as found. nullopt for parameters that only
+  /// The expected shape of a parameter that was found with this shape. The rows of tables, and of
+  /// positions that the config does not state, are taken as found. nullopt for parameters that only
   /// user rules know.
   std::optional<std::vector<int64_t>> expected(const model::ParameterMatch& match,
                                                const std::vector<int64_t>& found) const;

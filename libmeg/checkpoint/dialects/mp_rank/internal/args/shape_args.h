@@ -8,18 +8,18 @@
 
 namespace meg::checkpoint {
 
-/// Sets the args that a model's sizes say.
+/// Sets the args that follow from a model's sizes.
 void set_shape_args(const model::GptConfig& model, TrainingArgs* args);
 
-/// Those that its layout and names say: one data-parallel rank.
+/// The args that follow from layout and names, with one data-parallel rank.
 void set_layout_args(const model::ParallelSizes& sizes, model::NameFamily names,
                      TrainingArgs* args);
 
-/// Those that the type of its weights says.
+/// The args that follow from the dtype of the weights.
 void set_dtype_args(DType dtype, TrainingArgs* args);
 
-/// Adds args for a checkpoint whose files have none: what its config says, which the caller's flags
-/// gave, and the target's layout. vocab_rows: of the target's padded table.
+/// Adds args to a checkpoint whose files have none: the config given by the caller's flags, and the
+/// target's layout. vocab_rows: rows of the target's padded table.
 Result<PickleId> add_made_args(const MegatronCheckpoint& checkpoint,
                                const model::ParallelSizes& sizes, model::NameFamily names,
                                int64_t vocab_rows, PickleGraph* graph);

@@ -8,12 +8,12 @@
 
 namespace meg::checkpoint {
 
-/// One plain optimizer of those that expert-parallel ranks saved: each has two in a list, for the
-/// parameters that all ranks hold alike and for its own experts. Parameters are in the order of the
-/// merged file: see merge_expert_ranks().
-/// share: experts of a rank. copied: the first rank's `optimizer` in the draft.
-/// kUnsupported for distributed optimizers and other lists; kCorruption where state does not fit
-/// the parameters, or where groups of experts have other settings.
+/// Merges the optimizers of expert-parallel ranks into one plain optimizer. Each rank saved a list
+/// of two: for the parameters that all ranks share and for its own experts. The parameters of the
+/// result are in the order of the merged file: see merge_expert_ranks().
+/// share: experts per rank. copied: the first rank's `optimizer` in the draft.
+/// kUnsupported for distributed optimizers and other lists; kCorruption if state does not fit the
+/// parameters, or if the groups of experts have other settings.
 Result<PickleId> merge_expert_optimizers(const std::vector<std::shared_ptr<const TorchFile>>& files,
                                          int64_t share, const model::ParameterTable& table,
                                          PickleId copied, RankDraft* draft);

@@ -8,10 +8,10 @@
 
 namespace meg::checkpoint {
 
-/// A parameter as a flat buffer of the distributed optimizer has it.
+/// A parameter in a flat buffer of the distributed optimizer.
 struct FlatParameter {
   int64_t elements = 0;
-  /// The embedding or its tied copy, where a pipeline has both on stages of their own.
+  /// Whether it is the embedding or its tied copy, in a pipeline that has them on different stages.
   bool is_shared_embedding = false;
 };
 
@@ -19,35 +19,36 @@ struct FlatParameter {
 struct FlatBufferRules {
   int64_t alignment = 1;                 ///< Parameters begin at multiples of it.
   int64_t bucket_divisor = 1;            ///< Buckets are padded to multiples of it.
-  std::optional<int64_t> bucket_size;    ///< A bucket of so many elements is followed by the next.
+  std::optional<int64_t> bucket_size;    ///< A bucket ends once it has this many elements.
   bool splits_shared_embedding = false;  ///< A shared embedding has a bucket of its own.
-  /// Where a bucket that ends for its sake is no multiple of this, its padding counts as elements.
+  /// If a bucket that ends because of a shared embedding is not a multiple of this, its padding
+  /// counts as elements.
   int64_t split_divisor = 1;
 
   bool operator==(const FlatBufferRules&) const = default;
 };
 
-/// Where everything stands in a flat buffer: the parameters in reverse order, cut into buckets.
+/// The layout of a flat buffer: the parameters in reverse order, divided into buckets.
 struct FlatBuffer {
   struct Place {
     size_t bucket = 0;
-    int64_t first = 0;  ///< In the bucket.
+    int64_t first = 0;  ///< First element, counted from the start of the bucket.
 
     bool operator==(const Place&) const = default;
   };
 
   struct Bucket {
-    int64_t elements = 0;  ///< Without the padding at its end.
-    int64_t padded = 0;    ///< With it.
+    int64_t elements = 0;  ///< Excludes the padding at the end.
+    int64_t padded = 0;    ///< Includes the padding.
   };
 
-  std::vector<Place> places;  ///< Of the parameters, in the order of named_parameters().
+  std::vector<Place> places;  ///< One per parameter, in the order of named_parameters().
   std::vector<Bucket> buckets;
 
-  /// Of all buckets without their padding.
+  /// Elements of all buckets without their padding.
   int64_t elements() const;
 
-  /// The places where buckets stand one after another without their padding, as if in one.
+  /// The places of the parameters if the buckets are joined into one, without their padding.
   std::vector<Place> coalesced_places() const;
 };
 
@@ -56,8 +57,8 @@ struct FlatBuffer {
 FlatBuffer lay_out_flat_buffer(std::span<const FlatParameter> parameters,
                                const FlatBufferRules& rules);
 
-/// Where parameters stand in buckets of these lengths, each of which takes those that it has room
-/// for. nullopt where a bucket is left with `gap` elements or more at its end, the last one with
+/// The places of parameters in buckets of these lengths, each of which takes as many parameters as
+/// fit. nullopt if a bucket would have `gap` or more unused elements at its end, or the last one
 /// `last_gap` or more.
 std::optional<std::vector<FlatBuffer::Place>> fill_flat_buckets(
     std::span<const FlatParameter> parameters, std::span<const int64_t> buckets, int64_t alignment,

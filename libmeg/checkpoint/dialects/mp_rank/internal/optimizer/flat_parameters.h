@@ -20,18 +20,18 @@ struct BufferedParameter {
   bool is_shared_embedding = false;  ///< See FlatParameter.
 };
 
-/// Whether the weights are these fp32 masters, rounded. Looked at are a few numbers at both ends
-/// and in the middle, enough to tell elements that stand in other places.
+/// Whether the weights are these fp32 masters, rounded. Compares a few numbers at both ends and in
+/// the middle, which is enough to detect elements at the wrong place.
 Result<bool> is_master_of(const TensorSource& master, const TensorSource& weight);
 
-/// The state of a rank's parameters, which buffers hold without names: places are computed by the
-/// rules that the run may have had, and fp32 masters compared with the weights, which are the
-/// masters rounded. Nothing else is read.
-/// chunks: of the model, each in the order of named_parameters(); one buffer of `states` for each
-/// type of weights in each of them. where: starts errors.
-/// For every kind ("param", "exp_avg") a source each, the parameters of all chunks in their order.
-/// kUnsupported where the parameters do not fill the buffers, kCorruption where masters are not
-/// those of the weights.
+/// Finds the state of a rank's parameters in its buffers, which hold no names: computes their
+/// places by the rules that the run may have used, and compares the fp32 masters with the weights,
+/// which must be the rounded masters. Reads nothing else.
+/// chunks: the model's, each in the order of named_parameters(). states: a buffer for each dtype of
+/// weights in each chunk. where: starts errors.
+/// Returns, for every kind ("param", "exp_avg"), one source for each parameter of all chunks, in
+/// their order. kUnsupported if the parameters do not fill the buffers, kCorruption if masters do
+/// not belong to the weights.
 Result<std::map<std::string, std::vector<std::shared_ptr<const TensorSource>>>> cut_flat_states(
     std::span<const FlatState> states, std::span<const std::vector<BufferedParameter>> chunks,
     const FlatRun& run, const std::string& where);

@@ -22,50 +22,50 @@ namespace meg::checkpoint {
 struct FlatState {
   enum class Form : uint8_t {
     kVector,     ///< 6ef5bdc: one tensor, padded at its end.
-    kBuckets,    ///< A tensor a bucket, with its padding: core to 0.5, dp_reshardable.
+    kBuckets,    ///< One tensor per bucket, with its padding: core up to 0.5, dp_reshardable.
     kCoalesced,  ///< Core since 0.6: one tensor, buckets without their padding.
   };
 
   std::string name;  ///< For messages: "[0][torch.float32]".
   Form form = Form::kVector;
   std::vector<int64_t> lengths;  ///< Elements of each tensor.
-  /// Of each tensor without its padding, where it says so.
+  /// Elements of each tensor without its padding, if the file says so.
   std::optional<std::vector<int64_t>> unpadded;
-  /// By kind ("param", "exp_avg", "exp_avg_sq"), a tensor for each of lengths.
+  /// For each kind ("param", "exp_avg", "exp_avg_sq") one tensor per element of lengths.
   std::map<std::string, std::vector<std::shared_ptr<const TensorSource>>> kinds;
 };
 
-/// What a run's args say of its buffers.
+/// What a run's args tell about its buffers.
 struct FlatRun {
   std::optional<int64_t> data_parallel_size;  ///< With context parallelism.
-  std::optional<int64_t> bucket_size = {};    ///< Of a stage that has buckets at all.
-  std::optional<int64_t> num_buckets = {};    ///< A buffer's, instead of a size.
+  std::optional<int64_t> bucket_size = {};    ///< In elements, for stages that use buckets.
+  std::optional<int64_t> num_buckets = {};    ///< Buckets per buffer, instead of a size.
   bool pads_for_bandwidth = false;            ///< --ddp-pad-buckets-for-high-nccl-busbw
 
-  /// args: nullopt where there are none.
+  /// args: nullopt if there are none.
   static FlatRun of(const PickleGraph& graph, std::optional<PickleId> args);
 
-  /// The same of the experts of one of several expert-parallel ranks, which fewer ranks share: as
-  /// many as there are for each part of each of them.
+  /// The same for the experts of one of several expert-parallel ranks, whose buffers are divided
+  /// over fewer ranks: those that hold the same experts.
   FlatRun of_experts(int64_t tensor_model_parallel_size, int64_t expert_tensor_parallel_size,
                      int64_t expert_model_parallel_size) const;
 
-  /// What its revision of core may have done with a buffer of so many elements, the most likely
-  /// first.
+  /// The rules that its revision of core may have applied to a buffer of this many elements, the
+  /// most likely ones first.
   std::vector<FlatBufferRules> possible_rules(int64_t elements) const;
 };
 
-/// Reads what a distributed optimizer saves of its buffers: the value of distrib_optim.pt.
-/// tensor: the elements of a node, nullptr where it is no tensor whose elements follow each other.
-/// where: starts errors. kUnsupported for buffers of several optimizers and other forms, by name.
+/// Reads the buffers that a distributed optimizer saved, from the value of distrib_optim.pt.
+/// tensor: returns the elements of a node, nullptr if it is not a contiguous tensor. where: starts
+/// errors. kUnsupported for buffers of several optimizers and other forms, by name.
 Result<std::vector<FlatState>> parse_flat_states(
     const PickleGraph& graph, PickleId root,
     const std::function<std::shared_ptr<const TensorSource>(PickleId)>& tensor,
     const std::string& where);
 
-/// The ways in which parameters fill the tensors of a buffer by the rules of Megatron's revisions;
-/// mostly one. A place: the tensor's number and the first element in it. parameters: in the order
-/// of named_parameters().
+/// The ways, usually one, in which parameters can fill the tensors of a buffer by the rules of
+/// Megatron's revisions. A place is the tensor's number and the first element in it. parameters: in
+/// the order of named_parameters().
 std::vector<std::vector<FlatBuffer::Place>> possible_places(
     const FlatState& state, std::span<const FlatParameter> parameters, const FlatRun& run);
 

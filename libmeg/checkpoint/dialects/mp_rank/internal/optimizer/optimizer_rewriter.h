@@ -13,8 +13,8 @@
 
 namespace meg::checkpoint {
 
-/// Writes plain optimizers of rank files anew as one, for other parameters than they were for:
-/// those of several ranks, or the parts of a parameter.
+/// Rewrites plain optimizers of rank files as one for other parameters: those of several ranks, or
+/// the parts of a parameter.
 class OptimizerRewriter {
  public:
   explicit OptimizerRewriter(RankDraft* draft) : draft_(*draft), graph_(draft->graph()) {}
@@ -22,12 +22,14 @@ class OptimizerRewriter {
   /// Parameters are numbered in the order in which they are added. states: in the draft.
   void add(StatefulParameter parameter) { parameters_.push_back(std::move(parameter)); }
 
-  /// What an optimizer keeps for a parameter beside tensors: torch's own Adam has a step there, the
-  /// same of all. kUnsupported for anything else, kCorruption for another step.
+  /// Adds what an optimizer keeps for a parameter beside tensors: in torch's own Adam the step,
+  /// which is the same for all parameters. kUnsupported for anything else, kCorruption for a
+  /// different step.
   Status add_other(const std::shared_ptr<const TorchFile>& file, const std::string& name,
                    const RankState& state);
 
-  /// copied: an optimizer in the draft that has the settings, of `file`; layout: its own.
+  /// copied: an optimizer in the draft, copied from `file`, that has the settings. layout: the
+  /// layout of that optimizer.
   Result<PickleId> finish(PickleId copied, const OptimizerLayout& layout, const TorchFile& file);
 
  private:

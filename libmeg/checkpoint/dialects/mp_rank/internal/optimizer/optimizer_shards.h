@@ -8,12 +8,13 @@
 
 namespace meg::checkpoint {
 
-/// A rank's model_rng.pt with the shards that its data-parallel ranks saved of their distributed
-/// optimizer until May 2023, as the one file that the same run with the plain optimizer would have
-/// saved. It bears the model file's path; no state is read before somebody copies it.
+/// Combines a rank's model_rng.pt with the shards of the distributed optimizer that its
+/// data-parallel ranks saved until May 2023 into the one file that the same run with the plain
+/// optimizer would have saved. The result has the model file's path; state is read only when it is
+/// copied.
 /// shards: the optim.pt of all data-parallel ranks, in their order, at least one.
-/// kCorruption, by name: another number of shards than args say, parts of other lengths than the
-/// parameters', masters that are not those of the weights, shards whose settings differ.
+/// kCorruption: another number of shards than args state, parts of other lengths than the
+/// parameters', masters that do not belong to the weights, shards whose settings differ.
 Result<TorchFile> with_optimizer_of_shards(
     const std::shared_ptr<const TorchFile>& model_file,
     const std::vector<std::shared_ptr<const TorchFile>>& shards,
