@@ -22,35 +22,35 @@ namespace meg::nn {
 struct GptInput {
   at::Tensor tokens = {};        ///< [b, s] int64, below padded_vocab_size. First stage.
   at::Tensor position_ids = {};  ///< [b or 1, s] int64; undefined: 0 to s - 1. First stage.
-  /// [b or 1, 1, s, s] bool, true where the third dimension's token does not see the fourth's;
-  /// undefined: those behind it, which the fast attention knows without a mask.
+  /// [b or 1, 1, s, s] bool, true where the third dimension's token does not attend to the
+  /// fourth's. Undefined: the causal mask, which the fast attention applies without a tensor.
   at::Tensor attention_mask = {};
-  at::Tensor hidden_states = {};  ///< [b, s, h], what the stage before returned. Later stages.
-  /// [n] int64 below b * s: the tokens whose hidden states are needed, which become [1, n, h]; the
-  /// last layer then computes no others. Undefined: all. Last stage.
+  at::Tensor hidden_states = {};  ///< [b, s, h], from the previous stage. Later stages.
+  /// [n] int64 below b * s: the tokens whose hidden states are needed. The result then is [1, n,
+  /// h], and the last layer computes no others. Undefined: all. Last stage.
   at::Tensor rows = {};
 };
 
-/// New tokens of cached sequences, one sequence after the other; T in all. On the model's device.
+/// New tokens of cached sequences, one sequence after another, T in total. On the model's device.
 struct CachedInput {
   at::Tensor tokens = {};         ///< [T] int64. First stage.
-  at::Tensor hidden_states = {};  ///< [1, T, h], what the stage before returned. Later stages.
-  /// Whose they are, each slot once; their counts are T together.
+  at::Tensor hidden_states = {};  ///< [1, T, h], from the previous stage. Later stages.
+  /// The sequences to which the tokens belong, each slot once; their counts sum to T.
   std::span<const CachedTokens> sequences;
 };
 
-/// A GPT model, or the part of one that a pipeline stage holds. Hidden states lie [b, s, h]
-/// (Megatron: [s, b, h]): the attention kernels write that, and labels and losses are [b, s]
-/// anyway, so that nothing is transposed on the way.
+/// A GPT model, or the part of one that a pipeline stage holds. Hidden states are [b, s, h] (in
+/// Megatron [s, b, h]), because attention kernels write that layout and labels and losses are [b,
+/// s], so that nothing has to be transposed.
 ///
-/// A model is used by one thread. It must outlive the backward passes of what it returned. In
-/// training mode (set_training) dropout drops and recomputation happens; whether gradients are
-/// recorded is LibTorch's grad mode.
+/// A model is used by one thread. It must outlive the backward passes of what it returned. Dropout
+/// and recomputation are active in training mode (set_training); LibTorch's grad mode decides
+/// whether gradients are recorded.
 /// Mirrors Megatron-LM megatron/core/models/gpt/gpt_model.py and Float16Module around it.
 class GptModel {
  public:
   /// Allocates the parameters, whose values are undefined until initialise_weights or load_weights.
-  /// Errors: those of GptOptions::check; kInvalidArgument where sizes do not divide;
+  /// Errors: those of GptOptions::check; kInvalidArgument if sizes cannot be divided;
   /// kUnsupported for experts; kResourceExhausted.
   static Result<GptModel> create(const model::GptConfig& config, const GptOptions& options,
                                  const ModelPart& part = {});
@@ -73,55 +73,57 @@ class GptModel {
   /// New models are in training mode.
   void set_training(bool training);
 
-  /// What dropout draws from.
+  /// The generators of dropout.
   RandomStates& random_states();
 
-  /// Draws from these from here on: those of another part of the model that its process holds.
+  /// Draws from these generators from now on: those of another part of the model in the same
+  /// process.
   void share_random_states(const RandomStates& states);
 
-  /// From here on called in each forward pass, and where a layer is recomputed, before parameters
-  /// are used: all that are about to be are among the first `end` of parameters(). May throw, which
-  /// ends the pass. Empty: nothing is called.
+  /// Sets a function that is called in each forward pass and recomputation before parameters are
+  /// used: those about to be used are among the first `end` of parameters(). It may throw, which
+  /// ends the pass. Empty: none.
   void before_use(std::function<void(size_t end)> told);
 
   /// Errors of the functions below: kInvalidArgument for tensors of other shapes and types,
-  /// kOutOfRange for tokens, labels and positions outside their tables (CPU only: on a GPU the
-  /// caller looks at its data before), kResourceExhausted where memory does not suffice.
+  /// kOutOfRange for tokens, labels and positions outside their tables (CPU only: for a GPU the
+  /// caller checks its data beforehand), kResourceExhausted if memory is insufficient.
 
-  /// The hidden states that this part computes, [b, s, h] in the parameters' type; if sequences are
-  /// split, this rank's part of them; after the final norm if the part is the last. They are the
-  /// input of the next stage.
+  /// The hidden states that this part computes, [b, s, h] in the parameters' dtype: the input of
+  /// the next stage, or, in the last part, the output of the final norm. If sequences are split,
+  /// this rank's part of them.
   Result<at::Tensor> hidden_states(const GptInput& input);
 
-  /// The hidden states of new tokens of sequences whose earlier ones are in the cache, [1, T, h];
-  /// the cache then holds the new ones, too. Each token has the position of its place in its
-  /// sequence. Without dropout and gradients, in any mode. On a CPU a sequence's result does not
-  /// depend on the others of the call where each has one new token, bit for bit. Also
-  /// kInvalidArgument where a slot is named twice, kOutOfRange where one has no room.
+  /// The hidden states of new tokens of sequences whose earlier tokens are in the cache, [1, T, h];
+  /// adds the new ones to the cache. A token's position is its place in its sequence. No dropout
+  /// and no gradients, in any mode. On a CPU, if each sequence has one new token, its result does
+  /// not depend on the other sequences, bit for bit. Also kInvalidArgument if a slot occurs twice,
+  /// kOutOfRange if one is full.
   Result<at::Tensor> hidden_states(const CachedInput& input, KvCache& cache);
 
-  /// [b, s, v] fp32 over the padded vocabulary. Only where the part is the last; tensor-parallel
-  /// ranks each get all of it, without a history.
+  /// The logits, [b, s, v] fp32 over the padded vocabulary. Last part only. Every tensor-parallel
+  /// rank gets all of them, without autograd history.
   Result<at::Tensor> logits(const GptInput& input);
 
-  /// The output layer alone, on rows of hidden_states(), which are whole: [n, h] -> [n, v] fp32 as
-  /// logits(). Only where the part is the last.
+  /// Applies only the output layer, to complete rows of hidden_states(): [n, h] -> [n, v] fp32, as
+  /// in logits(). Last part only.
   Result<at::Tensor> logits_of(const at::Tensor& hidden_rows);
 
-  /// Loss of each token, [b, s] fp32. labels: [b, s] int64, below padded_vocab_size. Only where the
-  /// part is the last. Its backward pass runs once: it overwrites the logits. Without a history
-  /// where other tensor-parallel ranks share the part.
+  /// Loss of each token, [b, s] fp32. labels: [b, s] int64, below padded_vocab_size. Last part
+  /// only. Its backward pass can run once, because it overwrites the logits. Without autograd
+  /// history if other tensor-parallel ranks share the part.
   Result<at::Tensor> loss(const GptInput& input, const at::Tensor& labels);
 
-  /// What loss() returns, without a history: the gradients of sum(losses * grad_losses) are added
-  /// to the parameters' grad() at once, in one visit to the logits; the same bits as by a backward
-  /// pass from loss(). grad_losses: [b, s] fp32. To be called in LibTorch's grad mode.
+  /// The result of loss(), without autograd history: the gradients of sum(losses * grad_losses) are
+  /// added to the parameters' grad() at once, in a single pass over the logits, with the same bits
+  /// as by a backward pass from loss(). grad_losses: [b, s] fp32. Must be called in LibTorch's grad
+  /// mode.
   Result<at::Tensor> loss_and_gradients(const GptInput& input, const at::Tensor& labels,
                                         const at::Tensor& grad_losses);
 
-  /// [1] int32 on the model's device: 1 from when a loss was asked of a label outside the
-  /// vocabulary on a GPU, whose loss is NaN; else 0. To be read with the losses, as reading waits
-  /// for the GPU. Undefined where the part is not the last.
+  /// [1] int32 on the model's device: 1 once a GPU has met a label outside the vocabulary, whose
+  /// loss is NaN; otherwise 0. Read it together with the losses, because reading waits for the GPU.
+  /// Undefined unless the part is the last.
   const at::Tensor& label_error() const;
 
  private:

@@ -13,7 +13,7 @@
 
 namespace meg::nn {
 
-/// The function between the two matrices of an MLP without SwiGLU.
+/// The activation between the two matrices of an MLP without SwiGLU.
 enum class GeluForm : uint8_t {
   kTanh,  ///< Megatron's bias-gelu fusion, its default.
   kErf,   ///< --no-bias-gelu-fusion
@@ -21,10 +21,10 @@ enum class GeluForm : uint8_t {
 
 /// --attention-backend.
 enum class AttentionBackend : uint8_t {
-  kAuto,     ///< What LibTorch's scaled-dot-product attention finds fastest (attention_kernels).
-  kFlash,    ///< FlashAttention (16-bit on GPUs, no mask); on CPUs as kAuto.
-  kFused,    ///< cuDNN's attention in training (16-bit on GPUs); in inference, on CPUs as kAuto.
-  kUnfused,  ///< Matrix products and a softmax of their own.
+  kAuto,     ///< LibTorch's scaled-dot-product attention chooses (attention_kernels).
+  kFlash,    ///< FlashAttention (16-bit on GPUs, no mask); on CPUs like kAuto.
+  kFused,    ///< cuDNN's attention in training (16-bit on GPUs); otherwise like kAuto.
+  kUnfused,  ///< Matrix products and a separate softmax.
   kLocal,    ///< The same as kUnfused here.
 };
 
@@ -32,8 +32,8 @@ using meg::model::RecomputeGranularity;
 
 /// --recompute-method, of full granularity.
 enum class RecomputeMethod : uint8_t {
-  kUniform,  ///< Every recompute_num_layers layers keep one input.
-  kBlock,    ///< The first recompute_num_layers layers keep their inputs; the rest keeps all.
+  kUniform,  ///< Keeps one input for every recompute_num_layers layers.
+  kBlock,    ///< Recomputes only the first recompute_num_layers layers.
 };
 
 /// How a GPT model computes; GptConfig describes its structure. Names are those of Megatron's args.
@@ -41,17 +41,19 @@ struct GptOptions {
   at::ScalarType params_dtype = at::kFloat;  ///< kFloat, kHalf or kBFloat16.
   at::Device device = at::kCPU;
   double hidden_dropout = 0.1;     ///< After the embedding, the attention and the MLP; 0 to < 1.
-  double attention_dropout = 0.1;  ///< Of attention probabilities; 0 to < 1.
+  double attention_dropout = 0.1;  ///< Applied to attention probabilities; 0 to < 1.
   double layernorm_epsilon = 1e-5;
   GeluForm gelu = GeluForm::kTanh;
   bool squared_relu = false;  ///< relu(x)^2 between the two matrices of an MLP, in place of GELU.
   bool quick_geglu = false;   ///< x * sigmoid(1.702 x) as the gate of gated_linear_unit.
-  /// Norms' weights are stored less 1, so that they begin, and weight decay would pull them, at 0.
+  /// Norms store their weights minus 1, so that 0 is their initial value and the one towards which
+  /// weight decay would pull them.
   bool apply_layernorm_1p = false;
-  /// Hidden states are fp32 from the embedding to the final norm; with fp32 parameters they are.
+  /// Keeps hidden states in fp32 from the embedding to the final norm. With fp32 parameters they
+  /// always are.
   bool fp32_residual_connection = false;
   AttentionBackend attention_backend = AttentionBackend::kAuto;
-  /// Whether kUnfused takes the softmax of 16-bit scores in fp32. The other backends always do.
+  /// Whether kUnfused computes the softmax of 16-bit scores in fp32. The other backends always do.
   bool attention_softmax_in_fp32 = false;
   /// Divides scores by the layer's number (from 1), which the fp32 softmax then multiplies back, to
   /// keep fp16 scores in range. It changes no value otherwise. Only kUnfused does it, because the
@@ -62,43 +64,43 @@ struct GptOptions {
   int64_t recompute_num_layers = 1;
   double rotary_base = 10000;
   double rotary_percent = 1.0;      ///< Share of a head's elements that are rotated; > 0 to 1.
-  bool rotary_interleaved = false;  ///< Pairs of neighbours instead of two halves.
-  double rotary_seq_len_interpolation_factor = 1;  ///< What positions are divided by; > 0.
-  bool use_rope_scaling = false;                   ///< Slows rotary frequencies as Llama 3.1 does.
-  double rope_scaling_factor = 8;                  ///< How much it slows the slowest ones; > 0.
+  bool rotary_interleaved = false;  ///< Rotates pairs of adjacent elements instead of two halves.
+  double rotary_seq_len_interpolation_factor = 1;  ///< Positions are divided by it; > 0.
+  bool use_rope_scaling = false;                   ///< Scales rotary frequencies as Llama 3.1 does.
+  double rope_scaling_factor = 8;                  ///< Divisor of the lowest frequencies; > 0.
   double init_method_std = 0.02;
-  /// Matrices begin uniform within sqrt(6 / (rows + columns)) instead of normal.
+  /// Initialises matrices uniformly within sqrt(6 / (rows + columns)) instead of normally.
   bool init_method_xavier_uniform = false;
-  uint64_t seed = 1234;  ///< Of dropout; see RandomStates.
-  /// Whose named_parameters() order parameters() follows.
+  uint64_t seed = 1234;  ///< Seed of dropout; see RandomStates.
+  /// The family whose named_parameters() order parameters() follows.
   model::NameFamily family = model::NameFamily::kMcoreLocal;
 
-  /// From a map of Megatron's field names (flags of a command line, args of a checkpoint); fields
-  /// that are missing or None get the defaults above; device and family are the caller's.
-  /// Fields of the model's that are not read here ask for what no module does: command lines refuse
-  /// them by the argument table, checkpoints by check_architecture.
+  /// Reads the options by Megatron's field names (flags of a command line, args of a checkpoint).
+  /// Fields that are missing or None get the defaults above; the caller sets device and family.
+  /// Other fields of the model request features that no module has: the argument table refuses them
+  /// on command lines, and check_architecture in checkpoints.
   static Result<GptOptions> from_fields(const megatron::FieldLookup& lookup);
 
-  /// kInvalidArgument, with the option's name, where a number is out of its range or options do not
-  /// go together; kUnsupported where the configuration asks for what no module does.
+  /// kInvalidArgument, with the option's name, if a number is out of range or options contradict
+  /// each other; kUnsupported if the configuration requires a feature that no module has.
   Status check(const model::GptConfig& config) const;
 
   /// Whether attention_dropout is a multiple of 1/16. Some of cuDNN's kernels round it to one.
   bool drops_in_sixteenths() const;
 
-  /// Of the hidden states between layers.
+  /// The dtype of hidden states between layers.
   at::ScalarType residual_dtype() const {
     return fp32_residual_connection ? at::kFloat : params_dtype;
   }
 };
 
-/// Which part of a model this process holds. The default: all of it.
+/// The part of a model that this process holds; by default all of it.
 struct ModelPart {
   model::ParallelSizes sizes;
   int64_t tensor_rank = 0;
   int64_t pipeline_rank = 0;
-  int64_t chunk = 0;  ///< Of virtual pipeline stages.
-  /// The ranks that hold this part together, as many as sizes says.
+  int64_t chunk = 0;  ///< The virtual pipeline stage.
+  /// The ranks that share this part, as many as `sizes` says.
   TensorParallel tensor_parallel = {};
 };
 

@@ -5,8 +5,8 @@
 
 namespace meg::nn {
 
-/// The part of a model that a rank holds according to the sizes of its groups: the first chunk of
-/// its pipeline stage, without splitting sequences.
+/// The part of a model that a rank holds, from the sizes of its groups: the first chunk of its
+/// pipeline stage, without splitting sequences.
 ModelPart part_of_rank(const parallel::ParallelState& ranks);
 
 }  // namespace meg::nn

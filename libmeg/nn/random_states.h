@@ -12,13 +12,13 @@
 
 namespace meg::nn {
 
-/// The random numbers that a training step draws: dropout's masks. Two states apart from each other
-/// and from LibTorch's own, so that nothing else moves them; each can be kept and put back. Copies
-/// are the same states.
+/// The generators of the random numbers that a training step draws: dropout's masks. There are two,
+/// separate from each other and from LibTorch's own, so that nothing else advances them; each can
+/// be saved and restored. Copies refer to the same generators.
 /// Mirrors Megatron-LM megatron/core/tensor_parallel/random.py: model_parallel_cuda_manual_seed.
 class RandomStates {
  public:
-  /// Who draws.
+  /// The generator to draw from.
   enum class Stream : uint8_t {
     /// Random numbers that are the same on all tensor-parallel ranks: dropout of hidden states that
     /// are replicated. Seeded with seed.
@@ -46,10 +46,11 @@ class RandomStates {
   /// 5056 bytes each on a CPU (torch.get_rng_state()), 16 on a GPU (torch.cuda.get_rng_state()).
   Result<Saved> save() const;
 
-  /// kInvalidArgument where these are no states of this device.
+  /// kInvalidArgument if these are not states of this kind of device.
   Status restore(const Saved& saved);
 
-  /// As save() and restore(), for use between LibTorch's calls: LibTorch's tensors, its exceptions.
+  /// Like save() and restore(), but with LibTorch's tensors and exceptions, for use between its
+  /// calls.
   std::vector<at::Tensor> snapshot() const;
   void restore_snapshot(const std::vector<at::Tensor>& states);
 
@@ -61,8 +62,9 @@ class RandomStates {
   at::Generator model_parallel_;
 };
 
-/// While it lives, LibTorch's default generator of a device continues from a generator's state, for
-/// operators that take no generator; the state comes back with what they drew.
+/// During its lifetime, LibTorch's default generator of a device continues from the state of
+/// `generator`, for operators that accept no generator; afterwards `generator` has the advanced
+/// state.
 class ForkedDefaultGenerator {
  public:
   ForkedDefaultGenerator(at::Device device, at::Generator& generator);

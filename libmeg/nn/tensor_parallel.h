@@ -6,10 +6,11 @@
 
 namespace meg::nn {
 
-/// The ranks that hold a layer together with this one.
+/// The ranks over which layers are divided, this one included.
 struct TensorParallel {
   std::shared_ptr<parallel::ProcessGroup> group = parallel::single_rank_group();
-  /// Between the matrices each rank has a part of every sequence, in the order of the ranks.
+  /// Whether each rank has, between the matrices, one part of every sequence, in the order of the
+  /// ranks.
   bool sequence_parallel = false;
 
   int rank() const { return group->rank(); }

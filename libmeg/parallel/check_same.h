@@ -8,8 +8,8 @@
 
 namespace meg::parallel {
 
-/// Called by all ranks: kInvalidArgument, on all of them, with the first of these lines that
-/// differs between a rank and the first rank. what: a name for the content of the lines.
+/// Called by all ranks. kInvalidArgument, on all of them, if a rank's lines differ from the first
+/// rank's, with the first line that differs. what: a name for the content of the lines.
 Status check_same(std::string_view what, const std::string& lines, const ParallelState& ranks);
 
 }  // namespace meg::parallel

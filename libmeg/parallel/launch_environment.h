@@ -9,20 +9,21 @@
 
 namespace meg::parallel {
 
-/// Who this process is among those that a launcher started, and where they meet.
+/// This process's place among those that a launcher started, and where they meet.
 struct LaunchEnvironment {
   int rank = 0;
   int world_size = 1;
-  int local_rank = 0;  ///< Among the ranks of this machine.
+  int local_rank = 0;  ///< Number among the ranks of this machine.
   std::string master_addr = "127.0.0.1";
   uint16_t master_port = 29500;
-  /// torchrun's agent hosts the store: every rank is its client. Elsewhere rank 0 hosts it.
+  /// Whether torchrun's agent hosts the store, so that every rank is a client. Otherwise rank 0
+  /// hosts it.
   bool agent_store = false;
-  /// How often torchrun has restarted this run after ranks failed.
+  /// Number of times that torchrun has restarted this run after ranks failed.
   int restart_count = 0;
 };
 
-/// Looks up one environment variable; empty where it is not set.
+/// Looks up an environment variable; nullopt if it is not set.
 using EnvironmentLookup = std::function<std::optional<std::string>(const char* name)>;
 
 /// Reads the variables of torchrun, srun or mpirun (Open MPI); without any of them there is a
@@ -30,7 +31,7 @@ using EnvironmentLookup = std::function<std::optional<std::string>(const char* n
 /// kInvalidArgument if a variable is missing, not a number or out of range.
 Result<LaunchEnvironment> read_launch_environment(const EnvironmentLookup& lookup);
 
-/// The same from this process's environment. As in Megatron's programs a missing RANK is 0 where
+/// The same from this process's environment. As in Megatron's programs, a missing RANK is 0 if
 /// there is a WORLD_SIZE.
 Result<LaunchEnvironment> read_launch_environment();
 

@@ -32,10 +32,10 @@ enum class RankOrder : uint8_t {
 /// Megatron-LM megatron/core/parallel_state.py: RankGenerator.
 class Mesh {
  public:
-  /// Sizes by Axis; 0 for kData: derived from the number of ranks.
+  /// Sizes indexed by Axis; 0 for kData: derived from the number of ranks.
   using Sizes = std::array<int, kAxes>;
 
-  /// One rank alone.
+  /// A single rank.
   Mesh() = default;
 
   /// Errors: kInvalidArgument where a size is below 1 or the sizes do not fill world_size, with
@@ -52,7 +52,7 @@ class Mesh {
   /// This rank's place on an axis, 0 to size() - 1.
   int place(Axis axis) const { return place(axis, rank_); }
 
-  /// The ranks that differ from this one on these axes alone, itself among them, ascending.
+  /// The ranks that differ from this one on these axes only, including itself, ascending.
   std::vector<int> group(std::initializer_list<Axis> axes) const;
 
  private:

@@ -15,16 +15,17 @@ namespace meg::parallel {
 struct Communication {
   std::string_view group;      ///< "tensor", "data", ...
   std::string_view operation;  ///< "all-reduce", "all-gather", "send" ...
-  /// Of the tensor that is reduced, sent or received; of the whole one that is gathered or whose
-  /// parts are scattered.
+  /// Size of the tensor that is reduced, sent or received, or of the whole that is gathered or
+  /// scattered.
   int64_t bytes = 0;
   std::chrono::system_clock::time_point issued;
-  std::chrono::system_clock::time_point begin, end;  ///< Of waiting for it.
+  std::chrono::system_clock::time_point begin, end;  ///< Of the wait for it.
 };
 
 using CommunicationObserver = std::function<void(const Communication&)>;
 
-/// `group`, each of whose communications `observer` is told, by the thread that waited for it.
+/// Wraps `group` so that `observer` is called for each of its communications, on the thread that
+/// waited for it.
 std::shared_ptr<ProcessGroup> observed_group(std::shared_ptr<ProcessGroup> group, std::string name,
                                              CommunicationObserver observer);
 

@@ -19,9 +19,10 @@ namespace meg::parallel {
 
 class Rendezvous;
 
-/// Where a rank computes.
+/// The device on which a rank computes.
 struct DeviceOfRank {
-  /// A GPU: no other rank's; groups have NCCL for its tensors. See libtorch::device_of.
+  /// If it is a GPU, no other rank may have it, and groups use NCCL for its tensors. See
+  /// libtorch::device_of.
   at::Device device = at::kCPU;
   /// If another rank failed, died or does not respond in time, the work that this rank queued on
   /// its GPU waits forever. This function is then called, once and on a separate thread, to end the
@@ -33,14 +34,14 @@ struct DeviceOfRank {
 /// Mirrors Megatron-LM megatron/core/parallel_state.py: initialize_model_parallel.
 class ParallelState {
  public:
-  /// One rank alone.
+  /// A single rank.
   ParallelState() = default;
 
-  /// Meets all ranks of `environment`, waiting for them at most `timeout`; collective calls then
-  /// wait as long at most. Every rank calls it with the same sizes.
-  /// Errors: those of Mesh::create; kIoError with LibTorch's words where ranks do not meet in time;
-  /// kUnsupported for context and expert parallelism, and for GPUs where libmeg was built without
-  /// NCCL; kInvalidArgument where two ranks have the same GPU or only some ranks have one.
+  /// Meets all ranks of `environment`, waiting for them at most `timeout`, which is also the
+  /// maximum wait of collective calls. Every rank calls it with the same sizes.
+  /// Errors: those of Mesh::create; kIoError with LibTorch's message if ranks do not meet in time;
+  /// kUnsupported for context and expert parallelism, and for GPUs if libmeg was built without
+  /// NCCL; kInvalidArgument if two ranks have the same GPU or only some ranks have one.
   static Result<ParallelState> connect(const LaunchEnvironment& environment,
                                        const Mesh::Sizes& sizes, RankOrder order,
                                        std::chrono::milliseconds timeout,
@@ -60,28 +61,29 @@ class ParallelState {
   /// The stages in their order.
   const std::shared_ptr<ProcessGroup>& pipeline() const { return pipeline_; }
 
-  /// The stages again, for the gradients that they send back: in a single group, messages forward
-  /// and backward between two stages would wait for each other, or be confused.
+  /// The stages again, for the gradients that they send back: in a single group, forward and
+  /// backward messages between two stages would wait for each other or be mixed up.
   const std::shared_ptr<ProcessGroup>& pipeline_gradients() const { return pipeline_gradients_; }
 
   /// All parts of this rank's copy of the model: tensor and pipeline.
   const std::shared_ptr<ProcessGroup>& model() const { return model_; }
 
-  /// The first and the last stage, which both hold a tied embedding; of one rank elsewhere.
+  /// The first and the last stage, which both hold a tied embedding; on other stages a group of one
+  /// rank.
   const std::shared_ptr<ProcessGroup>& embedding() const { return embedding_; }
 
   /// An additional group of all ranks, without a timeout, for work that the first rank may receive
   /// at any time. Called by all of them.
   Result<std::shared_ptr<ProcessGroup>> patient_world() const;
 
-  /// The same groups, whose communications `observer` is told.
+  /// The same groups, with `observer` called for their communications.
   ParallelState observed(const CommunicationObserver& observer) const;
 
   /// Called by all ranks of the run, each with the status of its part. Returns the error of the
   /// first rank that has one, with that rank's number, on all of them.
   Status agree(const Status& status) const;
 
-  /// The largest of the ranks' numbers, on all of them.
+  /// The maximum of the ranks' numbers, on all of them.
   Result<int64_t> max(int64_t number) const;
 
   /// The texts of all ranks in their order, on all of them.
@@ -110,7 +112,7 @@ class ParallelState {
 
   Mesh mesh_;
   at::Device device_ = at::kCPU;
-  std::shared_ptr<Rendezvous> rendezvous_;  ///< Null where this rank is alone.
+  std::shared_ptr<Rendezvous> rendezvous_;  ///< Null if there is only one rank.
   std::shared_ptr<ProcessGroup> world_ = single_rank_group();
   std::shared_ptr<ProcessGroup> tensor_ = single_rank_group();
   std::shared_ptr<ProcessGroup> data_ = single_rank_group();

@@ -11,13 +11,13 @@
 
 namespace meg::parallel {
 
-/// The stages before and behind this one in a pipeline, whose groups outlive it. If stages hold
-/// several chunks, the first stage follows the last. Sends continue while the stage computes;
-/// otherwise two neighbours that send to each other would wait for each other. Mirrors Megatron-LM
-/// megatron/core/pipeline_parallel/p2p_communication.py.
+/// The links to the previous and the next stage of a pipeline. The groups must outlive it. If
+/// stages hold several chunks, the first stage follows the last. Sends continue while the stage
+/// computes, because otherwise two neighbours that send to each other would wait for each other.
+/// Mirrors Megatron-LM megatron/core/pipeline_parallel/p2p_communication.py.
 class PipelineLinks {
  public:
-  /// Sends that may be under way, for each micro-batch of a group.
+  /// Maximum number of sends in progress for each micro-batch of a group.
   static constexpr size_t kSendsOfMicroBatch = 2;
 
   /// group: micro-batches that a chunk processes in a row, if that is more than the number of
@@ -37,14 +37,14 @@ class PipelineLinks {
     return send(gradients_, gradient, previous());
   }
 
-  /// Into a dense tensor.
+  /// Receives into a dense tensor.
   Status receive_forward(const at::Tensor& input) { return stages_.receive(input, previous()); }
 
   Status receive_backward(const at::Tensor& gradient) {
     return gradients_.receive(gradient, next());
   }
 
-  /// Waits for what is sent.
+  /// Waits for all sends.
   Status finish() { return finish(0); }
 
  private:
@@ -60,8 +60,8 @@ class PipelineLinks {
   Status send(ProcessGroup& group, const at::Tensor& tensor, int stage) {
     const at::Tensor dense = tensor.detach().contiguous();
     sent_.push_back({.tensor = dense, .work = group.start_send(dense, stage)});
-    // Before this many are sent a neighbour has received the first: it has its own inputs to wait
-    // for behind that.
+    // A neighbour receives the first message before this many are sent, since it then waits for
+    // inputs of its own.
     return finish(kSendsOfMicroBatch * group_);
   }
 

@@ -36,28 +36,28 @@ class ProcessGroup {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  /// The element-wise reduction of `tensor` over the ranks, in its place: the same bits everywhere.
+  /// Reduces `tensor` element-wise over the ranks, in place, with the same bits on all of them.
   virtual PendingWork start_all_reduce(at::Tensor tensor, Reduction reduction) = 0;
 
-  /// Concatenates the ranks' `part`s in `whole`, which has size() times as many elements. `part`
-  /// may be this rank's place in `whole`.
+  /// Concatenates the `part`s of the ranks in `whole`, which has size() times as many elements.
+  /// `part` may be this rank's place in `whole`.
   virtual PendingWork start_all_gather(at::Tensor whole, at::Tensor part) = 0;
 
-  /// The sum over the ranks of this rank's of size() equal parts of `whole`, in `part`, which may
-  /// be its place in `whole`; the rest of `whole` is undefined after it.
+  /// Divides `whole` into size() equal parts and sums this rank's part over the ranks, in `part`,
+  /// which may be that part of `whole`; the rest of `whole` is undefined afterwards.
   virtual PendingWork start_reduce_scatter(at::Tensor part, at::Tensor whole) = 0;
 
-  /// `source`'s tensor on all ranks.
+  /// Copies `source`'s tensor to all ranks.
   virtual PendingWork start_broadcast(at::Tensor tensor, int source) = 0;
 
-  /// Between two ranks: what is sent first arrives first.
+  /// Sends to one rank: messages between two ranks arrive in the order in which they are sent.
   virtual PendingWork start_send(at::Tensor tensor, int destination) = 0;
   virtual PendingWork start_receive(at::Tensor tensor, int source) = 0;
 
   /// Returns when every rank has called it.
   virtual Status barrier() = 0;
 
-  // The same, waited for.
+  // The same, but they wait for the result.
 
   Status all_reduce(at::Tensor tensor, Reduction reduction = Reduction::kSum) {
     return start_all_reduce(std::move(tensor), reduction)->wait();
@@ -84,13 +84,13 @@ class ProcessGroup {
   }
 };
 
-/// The numbers of a group's ranks one after the other, as many of each, on all of them.
+/// Gathers equally many numbers of each rank, rank after rank, on all of them.
 Result<std::vector<double>> gather(ProcessGroup& group, std::vector<double> numbers);
 
-/// Makes `numbers` those of the rank `source`, however many these are.
+/// Replaces `numbers` by those of the rank `source`, whatever their count.
 Status broadcast(ProcessGroup& group, std::vector<int64_t>& numbers, int source);
 
-/// A group of this rank alone: nothing is sent, tensors stay as they are.
+/// A group of this rank only: nothing is sent, and tensors stay unchanged.
 std::shared_ptr<ProcessGroup> single_rank_group();
 
 }  // namespace meg::parallel

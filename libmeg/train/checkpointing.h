@@ -23,7 +23,7 @@
 
 namespace meg::train {
 
-/// Where a run is saved and what it starts from. Names are those of Megatron's flags.
+/// Where a run is saved and from what it starts. Names are those of Megatron's flags.
 struct CheckpointOptions {
   std::optional<std::string> load;
   /// The iteration to load instead of the one that the tracker names.
@@ -50,11 +50,11 @@ struct TrainingProgress {
   int64_t iteration = 0;
   int64_t consumed_train_samples = 0;
   int64_t consumed_valid_samples = 0;
-  int64_t skipped_train_samples = 0;  ///< Of iterations_to_skip; among the consumed ones.
+  int64_t skipped_train_samples = 0;  ///< In skipped iterations; counted among the consumed ones.
   double floating_point_operations = 0;
 };
 
-/// The parts of a run whose state a checkpoint holds.
+/// The parts of a run whose state is saved in a checkpoint.
 struct RunParts {
   ModelChunks& model;
   Optimizer& optimizer;
@@ -64,17 +64,17 @@ struct RunParts {
 
 using PrintLine = std::function<void(const std::string&)>;
 
-/// Nothing to load: no folder, or a folder without a tracker, where a run that is to save there has
-/// not saved yet.
+/// Whether there is nothing to load: no folder, or a folder without a tracker, as before the first
+/// save of a run that saves there.
 bool lacks_checkpoint(const std::string& load);
 
-/// Opens what --load names; nullopt with Megatron's warning where there is none.
-/// kNotFound with exit_on_missing_checkpoint, and where an iteration that is requested or that the
-/// tracker names is not there.
+/// Opens the checkpoint that --load names; nullopt, with Megatron's warning, if there is none.
+/// kNotFound with exit_on_missing_checkpoint, and if an iteration that was requested or that the
+/// tracker names does not exist.
 Result<std::optional<checkpoint::MegatronCheckpoint>> open_checkpoint(
     const CheckpointOptions& options, const PrintLine& print);
 
-/// Loads a checkpoint of any layout into a run. run: the run's args by Megatron's names. Mirrors
+/// Loads a checkpoint of any layout into a run. run: the run's args under Megatron's names. Mirrors
 /// Megatron-LM megatron/training/checkpointing.py: load_checkpoint.
 Result<TrainingProgress> load_checkpoint(const checkpoint::MegatronCheckpoint& checkpoint,
                                          const CheckpointOptions& options,
@@ -89,14 +89,14 @@ class CheckpointSaver {
 
   bool enabled() const { return options_.save.has_value(); }
 
-  /// Makes the folder. An error where nothing could be saved in it.
+  /// Creates the folder. Fails if nothing could be saved in it.
   Status check_folder() const;
 
-  /// The iteration that the folder has already: the one saved last, or the loaded one where --load
-  /// and --save are one folder; nullopt before the first.
+  /// The newest iteration in the folder: the one saved last, or the loaded one if --load and --save
+  /// are the same folder; nullopt before the first.
   std::optional<int64_t> last_iteration() const { return last_iteration_; }
 
-  /// The run begins with the checkpoint of this iteration in --load.
+  /// Records that the run starts from the checkpoint of this iteration in --load.
   void note_loaded(int64_t iteration);
 
   /// Called by all ranks, each of which writes its part: see write_training_file. Waits for an
@@ -117,18 +117,19 @@ class CheckpointSaver {
 
   /// Where each rank writes its part of a checkpoint.
   struct Staging {
-    std::optional<io::AtomicFolder> folder;  ///< The first rank's, which makes it a checkpoint.
+    std::optional<io::AtomicFolder>
+        folder;  ///< Only on the first rank, which completes the checkpoint.
     std::string path;
   };
 
-  /// A save in the background: all ranks write their parts, then the first one makes a checkpoint
-  /// of them. Its threads do not communicate with other ranks, so that nothing interferes with the
+  /// A save in the background: all ranks write their parts, then the first one completes the
+  /// checkpoint. Its threads do not communicate with other ranks, so as not to interfere with the
   /// collectives of steps.
   struct PendingSave {
     checkpoint::TrainingState head;  ///< Without tensors.
     logging::ModelRank rank;
     Staging staging;
-    bool completes = false;  ///< All parts are written.
+    bool completes = false;  ///< All parts are written; the checkpoint is being completed.
   };
 
   Result<checkpoint::TrainingState> snapshot(const TrainingProgress& progress,
@@ -143,7 +144,7 @@ class CheckpointSaver {
   checkpoint::TrainingArgs args_;
   int64_t seed_;
   std::optional<PendingSave> pending_;
-  checkpoint::AsyncWriter writer_;  ///< Ends before what it writes to.
+  checkpoint::AsyncWriter writer_;  ///< Must be destroyed before what it writes to.
   std::optional<int64_t> last_iteration_;
 };
 

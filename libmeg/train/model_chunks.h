@@ -8,15 +8,15 @@
 
 namespace meg::train {
 
-/// The part of a model that one rank trains: everything it holds, or a chunk for each of its
-/// virtual pipeline stages. A view, which the models must outlive.
+/// The part of a model that one rank trains: a single model, or a chunk for each of its virtual
+/// pipeline stages. A view, which the models must outlive.
 class ModelChunks {
  public:
-  /// A model that is not cut into chunks.
+  /// A model that is not divided into chunks.
   ModelChunks(nn::GptModel& only)  // NOLINT(google-explicit-constructor)
       : ModelChunks(std::span(&only, 1)) {}
 
-  /// At least one, in their order: all with the same configuration and options.
+  /// chunks: at least one, in order, all with the same configuration and options.
   explicit ModelChunks(std::span<nn::GptModel> chunks) : chunks_(chunks) {
     for (const nn::GptModel& chunk : chunks) {
       const auto own = chunk.parameters();
@@ -28,17 +28,17 @@ class ModelChunks {
 
   nn::GptModel& operator[](int64_t chunk) const { return chunks_[static_cast<size_t>(chunk)]; }
 
-  /// Chunk after chunk.
+  /// The parameters, chunk by chunk.
   std::span<const nn::GptParameter> parameters() const { return parameters_; }
 
   const model::GptConfig& config() const { return chunks_[0].config(); }
 
   const nn::GptOptions& options() const { return chunks_[0].options(); }
 
-  /// Of the first chunk; others differ in the number of the chunk alone.
+  /// The part of the first chunk; the others differ only in the number of the chunk.
   const nn::ModelPart& part() const { return chunks_[0].part(); }
 
-  /// What all of them draw from.
+  /// The generators that all chunks draw from.
   nn::RandomStates& random_states() const { return chunks_[0].random_states(); }
 
   /// Elements of all parameters.

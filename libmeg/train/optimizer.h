@@ -15,9 +15,9 @@
 
 namespace meg::train {
 
-/// Adam with decoupled weight decay over all parameters of a model, the 16-bit ones with fp32
-/// masters. Gradients are accumulated over micro-batches, unscaled, clipped and applied. Over
-/// several ranks every function is called by all of them together. Mirrors Megatron-LM
+/// Adam with decoupled weight decay for all parameters of a model, with fp32 masters for 16-bit
+/// ones. Gradients are accumulated over micro-batches, unscaled, clipped and applied. Over several
+/// ranks every function is called by all of them together. Mirrors Megatron-LM
 /// megatron/core/optimizer/optimizer.py: FP32Optimizer and Float16OptimizerWithFloat16Params, and
 /// distrib_optimizer.py: DistributedOptimizer.
 class Optimizer {
@@ -25,48 +25,49 @@ class Optimizer {
   struct Options {
     std::array<double, 2> betas = {0.9, 0.999};  ///< --adam-beta1, --adam-beta2
     double eps = 1e-8;                           ///< --adam-eps
-    double clip_grad = 1.0;                      ///< Largest gradient norm; 0: not clipped.
+    double clip_grad = 1.0;                      ///< Maximum gradient norm; 0: no clipping.
     bool log_num_zeros_in_grad = false;
-    /// inf and NaN are errors before they are applied, save with a dynamic loss scale.
+    /// Makes inf and NaN errors before they are applied, except with a dynamic loss scale.
     bool check_for_nan_in_loss_and_grad = true;
-    /// 16-bit gradients of micro-batches are added in fp32; for bf16 also without this flag, unless
-    /// the next one is given.
+    /// Adds the 16-bit gradients of micro-batches in fp32; for bf16 this is the default unless the
+    /// next flag is given.
     bool accumulate_allreduce_grads_in_fp32 = false;
     bool grad_reduce_in_bf16 = false;
-    /// Each data-parallel rank keeps masters and moments of its share of the parameters alone.
+    /// Each data-parallel rank keeps masters and moments only for its share of the parameters.
     bool use_distributed_optimizer = false;
-    /// Gradients are summed over the data-parallel ranks in buckets, each as soon as the last
-    /// backward pass of a step has brought it.
+    /// Sums gradients over the data-parallel ranks in buckets, each as soon as the last backward
+    /// pass of a step has produced it.
     bool overlap_grad_reduce = false;
-    /// A distributed optimizer's parameters are gathered, bucket by bucket, while the next forward
-    /// pass continues, which waits for what it uses. With the two above.
+    /// Gathers a distributed optimizer's parameters bucket by bucket during the next forward pass,
+    /// which waits for what it uses. Requires the two flags above.
     bool overlap_param_gather = false;
-    std::optional<int64_t> ddp_bucket_size = {};  ///< Elements; unset: Megatron's. With overlap.
-    std::optional<int64_t> ddp_num_buckets = {};  ///< In place of the size.
+    std::optional<int64_t> ddp_bucket_size =
+        {};  ///< Elements; nullopt: Megatron's default. Only with overlap.
+    std::optional<int64_t> ddp_num_buckets = {};  ///< Instead of the size.
   };
 
-  /// What the parameter groups use in a step.
+  /// The rates of the parameter groups in a step.
   struct Rates {
     double lr = 0;
-    double weight_decay = 0;  ///< Of the parameters that decay.
-    /// Of the rows of the embedding and of an output layer; nullopt: lr.
+    double weight_decay = 0;  ///< For the parameters that decay.
+    /// For the embedding and an output layer; nullopt: lr.
     std::optional<double> decoupled_lr = std::nullopt;
   };
 
   /// The result of a step.
   struct Outcome {
     bool skipped = false;              ///< A gradient was inf or NaN, so nothing changed.
-    double grad_norm = 0;              ///< Before clipping; of a step that was not skipped.
+    double grad_norm = 0;              ///< Before clipping; not set for skipped steps.
     std::optional<int64_t> num_zeros;  ///< With log_num_zeros_in_grad.
   };
 
-  /// Everything that a checkpoint keeps of one parameter, in the parameter's shape: fp32.
+  /// The optimizer state of one parameter in a checkpoint, fp32 in the parameter's shape.
   struct ParameterState {
-    at::Tensor master;  ///< Of 16-bit parameters; else undefined.
+    at::Tensor master;  ///< For 16-bit parameters; otherwise undefined.
     at::Tensor exp_avg, exp_avg_sq;
   };
 
-  /// scaler: nullptr where nothing is scaled. The models must outlive the optimizer.
+  /// scaler: nullptr without loss scaling. The models must outlive the optimizer.
   /// ranks: the others that hold copies and parts of the model.
   static Result<std::unique_ptr<Optimizer>> create(const ModelChunks& model,
                                                    std::unique_ptr<schedule::GradScaler> scaler,
@@ -74,39 +75,39 @@ class Optimizer {
                                                    const parallel::ParallelState& ranks = {});
   ~Optimizer();
 
-  /// Whether inf and NaN in losses and gradients are errors, and not signals to a loss scaler.
+  /// Whether inf and NaN in losses and gradients are errors instead of signals to a loss scaler.
   bool checks_for_nan() const;
 
-  /// What the loss is multiplied with before backward.
+  /// The factor of the loss before the backward pass.
   double loss_scale() const;
 
   /// How a step's gradients are handled.
   struct StepGradients {
-    /// The step has one micro-batch and its gradients are not scaled, so that they are read where
-    /// autograd left them.
+    /// Whether the step has a single micro-batch and its gradients are not scaled, so that they can
+    /// be read where autograd left them.
     bool only = false;
-    double scale = 1;  ///< Before they are summed over the data-parallel ranks.
+    double scale = 1;  ///< Factor applied before the sum over the data-parallel ranks.
   };
 
-  /// Forgets the gradients of the step before; backward passes add theirs from here on.
+  /// Clears the gradients of the previous step; backward passes then add theirs.
   Status zero_grad(const StepGradients& step);
 
-  /// Whether a backward pass that follows is the last one of its chunk of the model in this step.
+  /// Sets whether the next backward pass of a chunk of the model is its last one in this step.
   void expect_gradients(bool last);
 
-  /// After the last micro-batch: gradients become those of all ranks.
+  /// Called after the last micro-batch: sums gradients over all ranks.
   Status reduce_gradients();
 
   /// Multiplies the accumulated gradients.
   Status scale_gradients(double factor);
 
-  /// Applies the accumulated gradients. If one is inf or NaN, nothing changes: with
-  /// checks_for_nan() that is kOutOfRange, naming its parameter, else with a loss scale a skipped
-  /// step, after which a dynamic one falls. Without a loss scale it is applied.
+  /// Applies the accumulated gradients. If one is inf or NaN: with checks_for_nan() nothing changes
+  /// and kOutOfRange names its parameter; otherwise, with a loss scale, the step is skipped and a
+  /// dynamic scale is reduced; without a loss scale, the step is applied.
   Result<Outcome> step(const Rates& rates);
 
-  /// Waits for parameters that are still gathered. With overlap_param_gather to be called before
-  /// anything but the model's own passes reads or writes its tensors.
+  /// Waits for parameters that are still being gathered. With overlap_param_gather it must be
+  /// called before anything except the model's own passes reads or writes its tensors.
   Status finish_gathers();
 
   /// In the order of the model's parameters. For an ordinary optimizer these are its own tensors,
@@ -114,19 +115,19 @@ class Optimizer {
   /// shares.
   Result<std::vector<ParameterState>> states();
 
-  /// After states() was written: a distributed optimizer takes its share.
+  /// Called after the result of states() was changed: a distributed optimizer copies its share.
   Status take_states(const std::vector<ParameterState>& states);
 
-  /// After weights were put into the model: masters follow them.
+  /// Called after weights were loaded into the model: sets the masters to them.
   Status copy_model_to_masters();
-  /// After masters were put back: the model follows them.
+  /// Called after masters were restored: sets the model's weights to them.
   Status copy_masters_to_model();
 
-  /// The L2 norm of all parameters, of bf16 ones' masters: Megatron's calc_params_l2_norm since
-  /// core_v0.11.
+  /// The L2 norm of all parameters, using the masters of bf16 ones: Megatron's calc_params_l2_norm
+  /// since core_v0.11.
   Result<double> params_norm();
 
-  /// Bytes of the tensors that this rank keeps: model::rank_memory() says them before.
+  /// Size of the tensors that this rank keeps, which model::rank_memory() predicts.
   struct Held {
     int64_t parameters = 0;
     int64_t gradients = 0;  ///< 0 where they stay with autograd.

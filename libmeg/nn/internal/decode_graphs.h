@@ -13,8 +13,9 @@
 
 namespace meg::nn {
 
-/// Passes over one new token of each of several sequences of a cache, recorded per number of tokens
-/// when they come a second time. A GPU gets each later one by a single call.
+/// Records passes over one new token for each of several cached sequences, one recording for each
+/// number of tokens, made when that number occurs a second time. Later passes are queued on the GPU
+/// with a single call.
 class DecodeGraphs {
  public:
   /// tokens: [T] int64; numbers: [3, T] int64, as CacheStep takes them; no length exceeds
@@ -22,13 +23,13 @@ class DecodeGraphs {
   using Pass = std::function<at::Tensor(const at::Tensor& tokens, const at::Tensor& numbers,
                                         int64_t longest)>;
 
-  /// Passes of more tokens give a GPU enough to do.
+  /// Passes with more tokens keep a GPU busy without a recording.
   static constexpr int64_t kMaxTokens = 64;
 
   explicit DecodeGraphs(at::Device device) : memory_(DeviceGraph::create_memory(device)) {}
 
-  /// What `pass` returns. model: a number that no other model has. numbers: on the host. used:
-  /// tensors that the pass reads beside the model's parameters and the cache.
+  /// Returns the result of `pass`. model: a number that no other model has. numbers: on the host.
+  /// used: tensors that the pass reads in addition to the model's parameters and the cache.
   at::Tensor run(int64_t model, const at::Tensor& tokens, const at::Tensor& numbers,
                  int64_t longest, std::vector<at::Tensor> used, const Pass& pass);
 
@@ -42,9 +43,10 @@ class DecodeGraphs {
 
   void record(Step& step, int64_t longest, const Pass& pass);
 
-  std::shared_ptr<DeviceGraph::Memory> memory_;  ///< Null where nothing can be recorded.
+  std::shared_ptr<DeviceGraph::Memory> memory_;  ///< Null if nothing can be recorded.
   int64_t model_ = -1;
-  std::map<std::pair<int64_t, int64_t>, Step> steps_;  ///< By tokens, and keys that they may see.
+  std::map<std::pair<int64_t, int64_t>, Step>
+      steps_;  ///< By number of tokens and of keys that they may attend to.
 };
 
 }  // namespace meg::nn

@@ -9,28 +9,28 @@
 
 namespace meg::nn {
 
-/// What a function queues on a GPU, recorded once and queued again by one call: a GPU runs hundreds
-/// of small kernels in less time than a host takes to queue them one by one. LibTorch's exceptions
-/// fly.
+/// The work that a function queues on a GPU, recorded once and queued again with one call: a GPU
+/// runs hundreds of small kernels in less time than a host takes to queue them one by one. Throws
+/// LibTorch's exceptions.
 class DeviceGraph {
  public:
-  /// Where recorded work keeps its tensors: memory that LibTorch gives to nothing else while any of
-  /// its graphs is there. Their launches must not overlap.
+  /// The memory of recorded tensors, which LibTorch does not use for anything else while any of its
+  /// graphs exists. Their launches must not overlap.
   class Memory;
 
-  /// nullptr where nothing can be recorded, as in a build without CUDA.
+  /// nullptr if nothing can be recorded, as in a build without CUDA.
   static std::shared_ptr<Memory> create_memory(at::Device device);
 
-  /// Runs `body` twice on a stream of its own: as it is, so that what is created at first use is
-  /// there, and recorded. The second time, tensors that it creates lie in the memory. What it reads
-  /// of others must stay where it is. nullptr where something in it cannot be recorded: waiting for
-  /// the GPU, for example.
+  /// Runs `body` twice on a separate stream: first normally, so that everything that is created on
+  /// first use exists, and then recorded. The second time, tensors that it creates are allocated in
+  /// `memory`. Other tensors that it reads must stay where they are. nullptr if something in it
+  /// cannot be recorded, such as waiting for the GPU.
   static std::unique_ptr<DeviceGraph> record(std::shared_ptr<Memory> memory,
                                              const std::function<void()>& body);
 
   virtual ~DeviceGraph() = default;
 
-  /// Queues it on the device's current stream.
+  /// Queues the recorded work on the device's current stream.
   virtual void launch() const = 0;
 };
 

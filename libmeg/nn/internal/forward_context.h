@@ -11,20 +11,21 @@
 
 namespace meg::nn {
 
-/// What all layers of one forward pass share.
+/// Shared by all layers of one forward pass.
 struct ForwardContext {
-  bool training = false;           ///< Whether dropout drops.
-  RandomStates* random = nullptr;  ///< The model's.
-  /// What dropout of hidden states draws from: each rank has its own where it has its own stretch
-  /// of the sequences.
+  bool training = false;           ///< Whether dropout is active.
+  RandomStates* random = nullptr;  ///< The model's generators.
+  /// The generator for dropout of hidden states: each rank draws its own numbers if it has its own
+  /// part of the sequences.
   RandomStates::Stream hidden_stream = RandomStates::Stream::kDataParallel;
-  /// [b or 1, 1, s, s] bool. For the backends with a softmax of their own true hides a score, for
-  /// the others true keeps it. Undefined: causal.
+  /// [b or 1, 1, s, s] bool. In backends with a separate softmax, true hides a score; in the
+  /// others, true keeps it. Undefined: causal.
   at::Tensor attention_mask;
   RotaryTable rotary;
   at::Tensor rows;                   ///< GptInput::rows.
-  const CacheStep* cache = nullptr;  ///< Set where keys and values of earlier tokens are kept.
-  /// The model's, told by each module that has parameters of its own; see GptModel::before_use.
+  const CacheStep* cache = nullptr;  ///< Set if keys and values of earlier tokens are cached.
+  /// The model's function, called by each module that has parameters of its own; see
+  /// GptModel::before_use.
   const std::function<void(size_t end)>* before_use = nullptr;
 
   void use_parameters(size_t end) const {

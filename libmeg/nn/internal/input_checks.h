@@ -4,7 +4,7 @@
 
 namespace meg::nn {
 
-/// What decides which tensors a part of a model takes. Holds references only.
+/// Determines which tensors a part of a model accepts. Holds references only.
 struct InputRules {
   const model::GptConfig& config;
   const GptOptions& options;
@@ -13,15 +13,15 @@ struct InputRules {
   const TensorParallel& ranks;
 };
 
-/// The errors of GptModel's functions, see there.
+/// Returns the errors that GptModel documents for its functions.
 Status check_input(const InputRules& rules, const GptInput& input);
 Status check_input(const InputRules& rules, const CachedInput& input, const KvCache& cache);
 Status check_hidden_rows(const InputRules& rules, const at::Tensor& hidden_rows);
 
-/// labels: of a checked input.
+/// Checks the labels of a checked input.
 Status check_labels(const InputRules& rules, const GptInput& input, const at::Tensor& labels);
 
-/// labels: checked ones.
+/// labels: must have been checked.
 Status check_grad_losses(const at::Tensor& labels, const at::Tensor& grad_losses);
 
 }  // namespace meg::nn

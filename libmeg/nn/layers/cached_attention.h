@@ -16,32 +16,33 @@ struct CachedTokens {
   int64_t count = 0;  ///< >= 1
 };
 
-/// Where new tokens of cached sequences go, which lie one after another: T in all.
+/// The places in a cache for new tokens of sequences, one sequence after another, T in total.
 struct CachePlaces {
-  /// What the cache holds is what the new tokens see before them.
+  /// The new tokens follow those that the cache holds.
   CachePlaces(const KvCache& cache, std::span<const CachedTokens> sequences);
 
-  /// [3, T] int64 on the host: positions, slots, and how many keys a single token sees, itself
-  /// included; of several tokens of a sequence 0.
+  /// [3, T] int64 on the host: positions, slots, and the number of keys, its own included, to which
+  /// a token attends; 0 for tokens of a sequence that has several.
   at::Tensor numbers;
-  int64_t longest = 0;  ///< Of the third row.
+  int64_t longest = 0;  ///< Maximum of the third row.
   bool has_several = false;
 };
 
-/// What all layers share of one pass over new tokens of cached sequences.
+/// Shared by all layers of one pass over new tokens of cached sequences.
 class CacheStep {
  public:
-  /// The cache is to outlive the step.
+  /// The cache must outlive the step.
   CacheStep(const KvCache& cache, const CachePlaces& places,
             std::span<const CachedTokens> sequences, at::Device device);
 
-  /// Of single tokens. numbers: as CachePlaces', on the device, in the third row at most `longest`.
+  /// For sequences with one new token each. numbers: as in CachePlaces, but on the device, with at
+  /// most `longest` in the third row.
   CacheStep(const KvCache& cache, const at::Tensor& numbers, int64_t longest);
 
   const at::Tensor& positions() const { return positions_; }
 
-  /// Attention of the new tokens, whose keys and values go into the cache. query: [1, T, n, hn];
-  /// key, value: [1, T, g, hn]. Returns [1, T, n * hn].
+  /// Computes the attention of the new tokens and adds their keys and values to the cache. query:
+  /// [1, T, n, hn]; key, value: [1, T, g, hn]. Returns [1, T, n * hn].
   at::Tensor attention(int64_t layer, const at::Tensor& query, const at::Tensor& key,
                        const at::Tensor& value, double softmax_scale) const;
 
@@ -54,7 +55,7 @@ class CacheStep {
                       double softmax_scale) const;
 
   const KvCache& cache_;
-  std::vector<CachedTokens> sequences_;     ///< Of single tokens none.
+  std::vector<CachedTokens> sequences_;     ///< Empty for single tokens.
   at::Tensor positions_, slots_, lengths_;  ///< [T] each: the rows of CachePlaces' numbers.
   int64_t longest_;
 };

@@ -14,13 +14,13 @@ namespace meg::nn {
 
 class DecodeGraphs;
 
-/// Keys and values of sequences that a model continues. Each has a separate slot and its own
-/// length, so that a batch needs no padding and a slot can be reused at any time. Mirrors
+/// The keys and values of sequences that a model continues. Each sequence has a slot and a length
+/// of its own, so that a batch needs no padding and a slot can be reused at any time. Mirrors
 /// Megatron-LM megatron/core/inference_params.py, where all sequences have one length.
 class KvCache {
  public:
-  /// For a model, or the part of one, of such options. capacity: tokens that a slot holds. A CPU
-  /// gives memory where a slot is first written. kInvalidArgument for sizes below 1;
+  /// Creates a cache for a model, or part of one, with these options. capacity: tokens per slot. On
+  /// a CPU, memory is used only once a slot is written. kInvalidArgument for sizes below 1;
   /// kResourceExhausted.
   static Result<KvCache> create(const model::GptConfig& config, const GptOptions& options,
                                 const ModelPart& part, int64_t slots, int64_t capacity);
@@ -36,10 +36,10 @@ class KvCache {
   /// Tokens that a slot holds.
   int64_t length(int64_t slot) const { return lengths_[static_cast<size_t>(slot)]; }
 
-  /// Forgets a slot's tokens from `length` (at most what it holds) on; 0 empties it.
+  /// Drops a slot's tokens from `length` on, which must not exceed its length; 0 empties the slot.
   void cut(int64_t slot, int64_t length) { lengths_[static_cast<size_t>(slot)] = length; }
 
-  /// Slot i of the first sources.size() becomes what slot sources[i] was.
+  /// Copies slot sources[i] to slot i, for all i below sources.size().
   Status rearrange(std::span<const int64_t> sources);
 
   /// [slots, g, capacity, hn] in the parameters' type. layer: its number in the whole model.
@@ -47,7 +47,7 @@ class KvCache {
 
   const at::Tensor& values(int64_t layer) const { return values_[index(layer)]; }
 
-  /// Counts tokens that all layers have written.
+  /// Adds tokens that all layers have written to a slot's length.
   void extend(int64_t slot, int64_t count) { lengths_[static_cast<size_t>(slot)] += count; }
 
   /// Recorded passes over these keys and values; nullptr on a CPU.
@@ -58,10 +58,10 @@ class KvCache {
 
   size_t index(int64_t layer) const { return static_cast<size_t>(layer - first_layer_); }
 
-  std::vector<at::Tensor> keys_, values_;  ///< By layer of this part.
+  std::vector<at::Tensor> keys_, values_;  ///< One per layer of this part.
   int64_t first_layer_;
   int64_t capacity_;
-  std::vector<int64_t> lengths_;  ///< By slot.
+  std::vector<int64_t> lengths_;  ///< One per slot.
   std::unique_ptr<DecodeGraphs> graphs_;
 };
 

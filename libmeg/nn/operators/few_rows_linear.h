@@ -6,16 +6,16 @@
 
 namespace meg::nn {
 
-/// The most rows that are few; from here on LibTorch's products are as fast.
+/// The maximum of rows that count as few; with more, LibTorch's products are as fast.
 constexpr int64_t kFewRows = 64;
 
-/// Whether few_rows_linear() is the product to take: in inference mode, on a CPU, for rows so few
-/// that LibTorch's products leave much of the processor unused and give a row other bits where the
-/// number of rows is another.
+/// Whether few_rows_linear() should compute a product: in inference mode on a CPU, for so few rows
+/// that LibTorch's products would leave much of the processor unused and give a row different bits
+/// for different numbers of rows.
 bool has_few_rows(const at::Tensor& input, const at::Tensor& weight);
 
-/// As at::linear: [.., input] -> [.., output]; bias may be undefined. A row's bits do not depend on
-/// the others.
+/// Like at::linear: [.., input] -> [.., output]; bias may be undefined. The bits of a row do not
+/// depend on the other rows.
 at::Tensor few_rows_linear(const at::Tensor& input, const at::Tensor& weight,
                            const at::Tensor& bias);
 

@@ -12,29 +12,30 @@ struct CUstream_st;
 
 namespace meg::nn {
 
-/// What the kernels call a tensor's type: fp32, fp16 or bf16.
+/// A tensor's dtype as the kernels name it: fp32, fp16 or bf16.
 kernels::FloatType float_type(const at::Tensor& tensor);
 
-/// The stream that LibTorch queues work of a GPU on, for this thread.
+/// The stream on which LibTorch queues this thread's work for a GPU.
 CUstream_st* current_stream(at::Device device);
 
-/// Throws as LibTorch does where a launch returned another code of the CUDA runtime than 0.
+/// Throws as LibTorch does if a launch returned an error code of the CUDA runtime.
 void check_launch(int code, const char* kernel);
 
-/// How every kernel is launched: where its tensors lie, in the order of LibTorch's own work there.
-/// launch: callable with the stream, returns the launch's code.
+/// Launches a kernel on the device of its tensors, in order with LibTorch's own work there. launch:
+/// called with the stream, returns the launch's code.
 template <class Launch>
 void launch_kernel(const char* kernel, at::Device device, Launch launch) {
   const c10::DeviceGuard guard(device);
   check_launch(launch(current_stream(device)), kernel);
 }
 
-/// Rows of a hidden dimension that a thread takes at least, of kernels that do little with each.
+/// Minimum number of rows of a hidden dimension per thread, for kernels that do little work per
+/// row.
 inline constexpr int64_t kRowGrain = 4;
 
-/// A kernel over rows or other units of which none needs another, where its tensors lie: on a GPU
-/// as launch_kernel(), on a CPU shared out among threads that take at least `grain` units each.
-/// run: callable with the first unit and the end of a share.
+/// Runs a kernel over independent rows or other units, on the device of its tensors: on a GPU like
+/// launch_kernel(), on a CPU divided over threads with at least `grain` units each. run: called
+/// with the first unit and the end of a share.
 template <class Launch, class Run>
 void run_kernel(const char* kernel, at::Device device, int64_t units, int64_t grain, Launch launch,
                 Run run) {

@@ -11,8 +11,8 @@
 namespace meg::parallel {
 
 /// A group over c10d's backends: Gloo for tensors of CPUs and barriers, NCCL for those of GPUs.
-/// nccl: null for ranks without GPUs. name: of the group, for its errors. roll_call: of the run,
-/// for those of ranks that do not come in time.
+/// nccl: null for ranks without GPUs. name: of the group, for errors. roll_call: the run's, for
+/// errors about ranks that do not arrive in time.
 std::shared_ptr<ProcessGroup> c10d_process_group(c10::intrusive_ptr<c10d::Backend> gloo,
                                                  std::shared_ptr<NcclTransport> nccl,
                                                  std::string name, RollCall roll_call);

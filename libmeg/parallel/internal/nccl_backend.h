@@ -9,14 +9,14 @@
 
 namespace meg::parallel {
 
-/// Why there is no NCCL here: the build knows none, or the CUDA half of LibTorch, which is to be
-/// loaded before, has none.
+/// An error if NCCL is not available: this build, or the CUDA half of LibTorch, which must be
+/// loaded beforehand, was made without it.
 Status check_nccl();
 
-/// c10d's group over NCCL, which waits for no other rank before its first collective. It does not
-/// end the process where one fails: RankWatch does. LibTorch's exceptions fly. Only after
-/// check_nccl().
-/// name: as all its ranks call it, and no two groups of one rank alike.
+/// c10d's group over NCCL, which waits for no other rank before its first collective. If a
+/// collective fails, it does not end the process; RankWatch does. Throws LibTorch's exceptions.
+/// Call check_nccl() first.
+/// name: the same on all ranks of the group, and different for each group of a rank.
 c10::intrusive_ptr<c10d::Backend> nccl_backend(const c10::intrusive_ptr<c10d::Store>& store,
                                                const std::string& name, int rank, int size);
 

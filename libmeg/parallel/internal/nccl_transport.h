@@ -11,10 +11,10 @@
 
 namespace meg::parallel {
 
-/// The NCCL communicators of one group, each made when it is first used. LibTorch's exceptions fly.
+/// The NCCL communicators of one group, each created on first use. Throws LibTorch's exceptions.
 class NcclTransport {
  public:
-  /// store: of this group alone.
+  /// store: used by this group only.
   NcclTransport(c10::intrusive_ptr<c10d::Store> store, std::string name, int rank, int size,
                 std::shared_ptr<RankWatch> watch)
       : store_(std::move(store)),
@@ -27,12 +27,12 @@ class NcclTransport {
 
   c10d::Backend& all_ranks();
 
-  // Messages from one rank to another have a communicator of their own, and with it a stream: what
-  // two ranks send each other does not wait for what they receive, in whatever order the two come.
+  // Messages from one rank to another have a communicator, and thus a stream, of their own: sends
+  // between two ranks do not wait for receives, in whatever order they are queued.
   c10::intrusive_ptr<c10d::Work> send(at::Tensor tensor, int destination);
   c10::intrusive_ptr<c10d::Work> receive(at::Tensor tensor, int source);
 
-  /// After the last collective of all ranks.
+  /// Call it after the last collective of all ranks.
   void shut_down();
 
  private:

@@ -19,8 +19,8 @@
 
 namespace meg::parallel {
 
-/// Finds out that another rank failed, is gone or does not come, while this rank waits for its GPU,
-/// which would wait for the other forever. Each rank listens to the one after it, whose
+/// Detects that another rank failed, died or does not arrive while this rank waits for its GPU,
+/// which would otherwise wait forever. Each rank listens to the one after it, whose
 /// connection ends with its process, and looks for the failure that a rank has claimed; what is
 /// queued on the GPU may take a time-out at most.
 class RankWatch {
@@ -29,38 +29,38 @@ class RankWatch {
     int rank = 0;
     int world_size = 1;
     std::chrono::milliseconds timeout;
-    std::string failure_key;  ///< In the store, once a rank has failed.
-    /// Called once at most, on a thread of the watch.
+    std::string failure_key;  ///< Key in the store, set once a rank has failed.
+    /// Called at most once, on a thread of the watch.
     std::function<void(const Status&)> on_lost;
   };
 
-  /// store: a connection of its own. listening: a group of all ranks of its own, on CPUs, whose
-  /// calls have no time-out.
+  /// store: a separate connection. listening: a separate group of all ranks, on CPUs, whose calls
+  /// have no timeout.
   RankWatch(c10::intrusive_ptr<c10d::Store> store, c10::intrusive_ptr<c10d::Backend> listening,
             RollCall roll_call, Options options);
   ~RankWatch();
   RankWatch(const RankWatch&) = delete;
   RankWatch& operator=(const RankWatch&) = delete;
 
-  /// Something that is queued on the GPU, watched until it is done.
+  /// An operation queued on the GPU, which is watched until it is done.
   struct Operation {
     std::string what;  ///< For errors.
     std::chrono::steady_clock::time_point begun;
-    c10::intrusive_ptr<c10d::Work> work;  ///< Once it is queued. It keeps tensors alive,
-    std::optional<c10::Event> done;       ///< so this is in its place once it is waited for.
+    c10::intrusive_ptr<c10d::Work> work;  ///< Set once it is queued. It keeps tensors alive,
+    std::optional<c10::Event> done;       ///< so this replaces it once it is waited for.
   };
 
   Operation& begin(std::string what);
   void queued(Operation& operation, const c10::intrusive_ptr<c10d::Work>& work);
 
-  /// What is queued now on the calling thread's current stream comes after the operation, which
-  /// nobody else uses any more.
+  /// Records that work queued from now on the calling thread's current stream follows the
+  /// operation, which is not used otherwise any more.
   void waited_for(Operation& operation, at::DeviceType device);
 
-  /// It was not queued, or nobody waits for it.
+  /// Stops watching an operation that was not queued or is not waited for.
   void forget(Operation& operation);
 
-  /// From now on nothing is lost: ranks end.
+  /// Stops the watch, because ranks are about to end.
   void stop();
 
  private:
@@ -76,13 +76,14 @@ class RankWatch {
   c10::intrusive_ptr<c10d::Backend> listening_;
   RollCall roll_call_;
   Options options_;
-  c10::intrusive_ptr<c10d::Work> farewell_;  ///< Of the rank after this one; it never comes.
-  std::mutex mutex_;                         ///< Of all that follows.
+  c10::intrusive_ptr<c10d::Work>
+      farewell_;      ///< A receive from the next rank, which never completes.
+  std::mutex mutex_;  ///< Guards all members below.
   std::condition_variable stopped_;
   bool stopping_ = false;
   bool lost_ = false;
-  std::list<Operation> operations_;  ///< In the order in which they were begun.
-  std::thread listener_, watcher_;   ///< Last: they use the rest.
+  std::list<Operation> operations_;  ///< In the order in which they were started.
+  std::thread listener_, watcher_;   ///< Last, because they use the other members.
 };
 
 }  // namespace meg::parallel

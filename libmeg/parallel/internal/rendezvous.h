@@ -18,14 +18,14 @@
 
 namespace meg::parallel {
 
-/// What becomes of a rank on a GPU that would wait for others forever: see DeviceOfRank.
+/// Ends a rank on a GPU that would wait for others forever: see DeviceOfRank.
 using OnLost = std::function<void(const Status& why, bool says_why)>;
 
 /// The store by which all ranks of a run find each other.
 class Rendezvous {
  public:
-  /// Waits for rank 0's store at most `timeout`.
-  /// Errors: kIoError with the address where it is not there, or its port is taken.
+  /// Connects to rank 0's store, waiting for it at most `timeout`.
+  /// Errors: kIoError with the address if it cannot be reached or its port is in use.
   static Result<std::shared_ptr<Rendezvous>> meet(const LaunchEnvironment& environment,
                                                   std::chrono::milliseconds timeout);
 
@@ -33,42 +33,43 @@ class Rendezvous {
   Rendezvous(const Rendezvous&) = delete;
   Rendezvous& operator=(const Rendezvous&) = delete;
 
-  /// The group of these ranks of the run, this one among them; each of them calls it with the same
-  /// name, which no two groups with a rank in common share. Waits for them. timeout: of the group's
-  /// calls; that of meet() by default.
+  /// Creates the group of these ranks of the run, which must include this one; waits for the
+  /// others. Each of them calls it with the same name, which must differ from those of other groups
+  /// that have a rank in common. timeout: for the group's calls; that of meet() by default.
   Result<std::shared_ptr<ProcessGroup>> group(
       const std::string& name, std::span<const int> ranks,
       std::optional<std::chrono::milliseconds> timeout = std::nullopt);
 
-  /// Groups that are made from now on have NCCL for tensors on GPUs. Called by all ranks.
+  /// Makes groups created from now on use NCCL for tensors on GPUs. Called by all ranks.
   Status use_nccl(OnLost on_lost);
 
-  /// Called by all ranks, which send nothing after it.
+  /// Called by all ranks; they must send nothing afterwards.
   Status end(ProcessGroup& world);
 
   /// Whether this rank is the first to claim `key`.
   bool claim(const std::string& key) const;
 
-  /// claim() of the failure of the run, which has the same answer each time. Where the store is
-  /// gone, and most likely rank 0 with it, rank 1 is taken for the first. Safe among threads.
+  /// claim() for the failure of the run; every call returns the same answer. If the store is gone,
+  /// most likely with rank 0, rank 1 counts as the first. Thread-safe.
   bool claim_failure();
 
  private:
   Rendezvous(LaunchEnvironment environment, std::chrono::milliseconds timeout,
              c10::intrusive_ptr<c10d::Store> store);
 
-  /// Gloo's, over ranks of which this one has the number `rank`.
+  /// Gloo's backend for a group in which this rank has the number `rank`.
   c10::intrusive_ptr<c10d::Backend> gloo(const c10::intrusive_ptr<c10d::Store>& store, int rank,
                                          int size, std::chrono::milliseconds timeout) const;
 
   LaunchEnvironment environment_;
   std::chrono::milliseconds timeout_;
   c10::intrusive_ptr<c10d::Store> store_;
-  c10::intrusive_ptr<c10d::Store> failure_store_;  ///< A connection that nobody waits on for long.
-  std::mutex mutex_;                               ///< Of is_failure_ours_.
+  c10::intrusive_ptr<c10d::Store>
+      failure_store_;  ///< A connection on which no call waits for long.
+  std::mutex mutex_;   ///< Guards is_failure_ours_.
   std::optional<bool> is_failure_ours_;
-  std::vector<std::shared_ptr<NcclTransport>> nccl_;  ///< Of all groups.
-  std::shared_ptr<RankWatch> watch_;                  ///< Null where ranks have no GPUs.
+  std::vector<std::shared_ptr<NcclTransport>> nccl_;  ///< Those of all groups.
+  std::shared_ptr<RankWatch> watch_;                  ///< Null if ranks have no GPUs.
 };
 
 }  // namespace meg::parallel

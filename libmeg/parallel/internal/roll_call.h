@@ -8,17 +8,17 @@
 
 namespace meg::parallel {
 
-/// By which ranks that waited in vain find out whom they waited for.
+/// Lets ranks that waited in vain find out which ranks did not arrive.
 class RollCall {
  public:
   RollCall(c10::intrusive_ptr<c10d::Store> store, int rank, int world_size)
       : store_(std::move(store)), rank_(rank), world_size_(world_size) {}
 
-  /// Says that this rank is there, and asks for `period` who else does: the ranks that do not.
-  /// Throws where the store is gone.
+  /// Announces this rank and waits up to `period` for the others to do so; returns the ranks that
+  /// did not. Throws if the store is gone.
   std::vector<int> absent_ranks(std::chrono::milliseconds period) const;
 
-  /// "no answer of rank 1", of the ranks of the run.
+  /// A text such as "no answer of rank 1", with the ranks' numbers in the run.
   std::string report() const;
 
  private:

@@ -4,7 +4,7 @@
 
 namespace meg::parallel {
 
-/// A time-out as good as none, and far from what clocks count to.
+/// A timeout that is practically none, and small enough not to overflow clocks.
 inline constexpr auto kWithoutEnd = std::chrono::hours(24 * 365);
 
 }  // namespace meg::parallel

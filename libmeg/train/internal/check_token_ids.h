@@ -7,8 +7,8 @@
 
 namespace meg::train {
 
-/// Looks at the first samples of every split: kInvalidArgument, naming the dataset, where a token
-/// id has no row in a vocabulary of `padded_vocab_size`. Ids that come later are met by the model.
+/// Checks the first samples of every split: kInvalidArgument, naming the dataset, if a token id has
+/// no row in a vocabulary of `padded_vocab_size`. The model checks later ids.
 Status check_token_ids(const samples::GptDatasets& datasets, int64_t padded_vocab_size);
 
 }  // namespace meg::train

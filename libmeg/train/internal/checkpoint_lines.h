@@ -8,7 +8,8 @@
 
 namespace meg::train {
 
-/// Without a form: of rank files as 6ef5bdc prints, of torch_dist as cores that have it by default.
+/// If no form is given: for rank files as 6ef5bdc prints them, for torch_dist as the revisions of
+/// core do that have it by default.
 inline logging::CheckpointLog checkpoint_log(std::optional<megatron::CheckpointLines> form,
                                              checkpoint::CheckpointFormat format) {
   return logging::CheckpointLog(form.value_or(checkpoint::has_dist_items(format)

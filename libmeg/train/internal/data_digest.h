@@ -7,8 +7,9 @@
 
 namespace meg::train {
 
-/// A line for each dataset of a run: its prefix, the sizes of its files and a digest of stretches
-/// all over them. Reads little, and tells other data in most cases. Errors: those of opening them.
+/// A line for each dataset of a run: its prefix, the sizes of its files and a digest of samples
+/// from all over them. Reads little, and detects different data in most cases. Errors: those of
+/// opening them.
 Result<std::string> data_digest(const samples::GptDataConfig& config);
 
 }  // namespace meg::train

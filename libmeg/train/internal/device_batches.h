@@ -17,10 +17,10 @@ struct DeviceBatch {
   at::Tensor loss_mask;  // [b, s] fp32
 };
 
-/// Micro-batches on the model's device. Copies to a GPU continue while the caller gives it work, so
-/// the next micro-batch is requested (and with it the last one's memory given back) when they are
-/// done: the GPU then still has the last one's forward and backward to do. LibTorch's exceptions
-/// fly.
+/// Micro-batches on the model's device. Copies to a GPU continue while the caller queues work, so
+/// the next micro-batch is requested (which releases the memory of the last one) only when they are
+/// done; the GPU is then still busy with the last one's forward and backward passes. Throws
+/// LibTorch's exceptions.
 class DeviceBatches {
  public:
   /// copy: batches stay valid while further ones are requested.

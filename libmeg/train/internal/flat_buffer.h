@@ -10,30 +10,31 @@
 
 namespace meg::train {
 
-/// Where the elements of each parameter lie in one array of all of them. It consists of buckets,
-/// each of which ranks share in equal parts, and a rank's part of the array are those of the
-/// buckets one after the other: parts cut parameters where they will.
+/// The layout of one array with the elements of all parameters. The array consists of buckets, each
+/// of which is divided over the ranks in equal parts. A rank's part of the array is the
+/// concatenation of its parts of the buckets, which may begin and end inside parameters.
 class FlatLayout {
  public:
   /// Consecutive parameters, whose elements are sent together.
   struct Bucket {
     size_t begin = 0, end = 0;  ///< Parameters.
-    int64_t first = 0;          ///< In the array.
+    int64_t first = 0;          ///< First element in the array.
     int64_t part_elements = 0;
-    int64_t place = 0;  ///< In a part of the array.
+    int64_t place = 0;  ///< First element in a rank's part of the array.
   };
 
-  /// The elements of one parameter that lie in a part.
+  /// The elements of one parameter that are in a part.
   struct Segment {
     size_t parameter = 0;
-    int64_t first = 0;  ///< Of the parameter's elements.
+    int64_t first = 0;  ///< First of the parameter's elements.
     int64_t count = 0;
-    int64_t place = 0;  ///< In the part.
+    int64_t place = 0;  ///< Position in the part.
   };
 
   FlatLayout() = default;
 
-  /// bucket_ends: behind the last parameter of each bucket, ascending; the last one of all.
+  /// bucket_ends: for each bucket the end of its parameters, ascending; the last one is the number
+  /// of parameters.
   FlatLayout(std::span<const nn::GptParameter> parameters, int64_t parts,
              std::span<const size_t> bucket_ends);
 
@@ -42,7 +43,8 @@ class FlatLayout {
   /// In their order.
   std::span<const Bucket> buckets() const { return buckets_; }
 
-  /// Those of a bucket in `flat`, as long as the array: [parts, elements of each].
+  /// The elements of a bucket in `flat`, which is as long as the array: [parts, elements of a
+  /// part].
   at::Tensor of_bucket(const Bucket& bucket, const at::Tensor& flat) const;
 
   int64_t part_elements() const { return part_elements_; }
@@ -50,7 +52,7 @@ class FlatLayout {
   /// In the order of the parameters.
   std::vector<Segment> segments(int64_t part) const;
 
-  /// `flat`, as long as the array, in the shapes of the parameters.
+  /// Views of `flat`, which is as long as the array, in the shapes of the parameters.
   std::vector<at::Tensor> views(const at::Tensor& flat) const;
 
  private:
@@ -67,12 +69,12 @@ class FlatLayout {
 };
 
 /// One dense piece of memory with a tensor in the shape of each parameter, so that zeroing and
-/// kernels over all of them touch one array. LibTorch's exceptions fly.
+/// kernels over all of them handle one array. Throws LibTorch's exceptions.
 class FlatBuffer {
  public:
   FlatBuffer() = default;
 
-  /// Zeros.
+  /// Allocates the memory and sets it to zero.
   FlatBuffer(const FlatLayout& layout, at::TensorOptions options);
 
   bool defined() const { return flat_.defined(); }

@@ -8,15 +8,15 @@
 
 namespace meg::train {
 
-/// What a checkpoint keeps of the generators: those of Megatron that this trainer does not use as
-/// Megatron seeds them, and dropout's own states: on a GPU where Megatron's stand, on a CPU beside
+/// The states of generators for a checkpoint: Megatron's generators that this trainer does not use,
+/// as Megatron seeds them, and those of dropout, on a GPU in place of Megatron's, on a CPU beside
 /// them.
-/// part: of the model whose dropout they are.
+/// part: the part of the model whose dropout uses them.
 Result<checkpoint::RngState> save_generators(int64_t seed, model::NameFamily family,
                                              const nn::ModelPart& part,
                                              const nn::RandomStates& generators);
 
-/// Puts dropout's states back. States of another kind of device are left out: dropout then
+/// Restores the states of dropout. States of another kind of device are ignored: dropout then
 /// continues as seeded.
 Status restore_generators(const checkpoint::RngState& saved, nn::RandomStates& generators);
 

@@ -14,33 +14,34 @@
 
 namespace meg::train {
 
-/// Behind the last parameter of each bucket into which `parameters` are cut: from the last one
-/// back, as backward passes come to them, a bucket ends where it has `bucket_size` elements.
-/// is_alone: of those with a bucket of their own. Mirrors Megatron-LM
+/// Divides `parameters` into buckets and returns the end of each: counted from the last parameter,
+/// in the order in which backward passes reach them, a bucket ends once it has `bucket_size`
+/// elements. is_alone: tells which parameters get a bucket of their own. Mirrors Megatron-LM
 /// megatron/core/distributed/param_and_grad_buffer.py: _ParamAndGradBuffer.
 std::vector<size_t> bucket_ends(std::span<const nn::GptParameter> parameters, int64_t bucket_size,
                                 const std::function<bool(const nn::GptParameter&)>& is_alone);
 
-/// Tells when backward passes have brought all gradients of a bucket. LibTorch's exceptions fly.
+/// Detects when backward passes have produced all gradients of a bucket. Throws LibTorch's
+/// exceptions.
 class GradientBuckets {
  public:
-  /// ready: called inside of the backward pass with the number of a bucket, as soon as its
-  /// gradients are there; may throw. layout: of the parameters.
+  /// ready: called during the backward pass with the number of a bucket, as soon as its gradients
+  /// exist; may throw. layout: that of the parameters.
   GradientBuckets(std::span<const nn::GptParameter> parameters, const FlatLayout& layout,
                   std::function<void(size_t bucket)> ready);
   ~GradientBuckets();
   GradientBuckets(const GradientBuckets&) = delete;
   GradientBuckets& operator=(const GradientBuckets&) = delete;
 
-  /// Forgets what came.
+  /// Forgets the gradients seen so far.
   void begin_step();
 
-  /// Whether gradients that come from here on are the last of their parameters in this step.
+  /// Sets whether gradients from now on are the last ones of their parameters in this step.
   void expect(bool last) { last_ = last; }
 
  private:
   struct Parameter {
-    std::shared_ptr<torch::autograd::Node> accumulator;  ///< Where its gradient comes in.
+    std::shared_ptr<torch::autograd::Node> accumulator;  ///< The node that receives its gradient.
     uintptr_t hook = 0;
     size_t bucket = 0;
     bool came = false;

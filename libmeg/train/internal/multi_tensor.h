@@ -11,31 +11,31 @@
 
 namespace meg::train {
 
-/// The multi-tensor kernels over one fixed list of tensors, on the device where they lie: on CPUs
-/// by LibTorch's threads, on a GPU in its current stream. LibTorch's exceptions fly.
+/// Runs the multi-tensor kernels over a fixed list of tensors, on their device: on a CPU with
+/// LibTorch's threads, on a GPU in its current stream. Throws LibTorch's exceptions.
 class MultiTensor {
  public:
   MultiTensor() = default;
 
-  /// The arrays must stay where they are, but for gradients (see set_gradients).
+  /// The arrays must stay where they are, except gradients (see set_gradients).
   MultiTensor(std::vector<kernels::AdamTensor> tensors, at::Device device);
 
-  /// Gradients alone: for statistics().
+  /// Only gradients, for statistics().
   MultiTensor(const std::vector<kernels::GradientTensor>& gradients, at::Device device);
 
-  /// Where the gradients of the tensors are from now on, and their types; as many as these.
+  /// Sets the places and dtypes of the gradients, one for each tensor.
   void set_gradients(std::span<const kernels::GradientTensor> gradients);
 
-  /// Of all gradients times `scale`. On a GPU this waits for it.
+  /// Statistics of all gradients times `scale`. Waits for the GPU.
   kernels::GradientStatistics statistics(float scale);
 
-  /// A tensor whose gradient is not finite, and what is in it.
+  /// A tensor whose gradient is not finite, and what the gradient contains.
   struct NotFinite {
     size_t tensor = 0;  ///< Its number in the list.
     bool has_nan = false;
   };
 
-  /// The first such one. Only after statistics() found one.
+  /// The first such tensor. Call it only after statistics() has found one.
   NotFinite find_not_finite();
 
   void adam(const kernels::AdamStep& step);

@@ -6,7 +6,7 @@
 
 namespace meg::train {
 
-/// kOutOfRange: `what` holds NaN or Inf, which --check-for-nan-in-loss-and-grad does not let pass.
+/// kOutOfRange: `what` contains NaN or Inf, which --check-for-nan-in-loss-and-grad rejects.
 inline Status not_finite_error(std::string_view what, bool has_nan) {
   return make_error(StatusCode::kOutOfRange,
                     "{}: expected finite numbers, found {} (--no-check-for-nan-in-loss-and-grad "

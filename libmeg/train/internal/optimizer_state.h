@@ -15,7 +15,7 @@
 
 namespace meg::train {
 
-/// What an optimizer keeps, and what it does with it inside of a torch_guard.
+/// The state of an optimizer, and the operations on it that run inside a torch_guard.
 struct Optimizer::State {
   State(const ModelChunks& trained, std::unique_ptr<schedule::GradScaler> loss_scaler,
         const Options& given, const parallel::ParallelState& others)
@@ -27,26 +27,28 @@ struct Optimizer::State {
   parallel::ParallelState ranks;
   FlatLayout layout;
   using Segments = std::vector<FlatLayout::Segment>;
-  Segments segments;  ///< Of the parameters' elements those that this rank updates.
-  Segments counted;   ///< Among them what the norm is taken of,
-  Segments copies;    ///< and what another rank counts.
-  /// Sums over micro-batches, which are the parameters' gradients. Where these may stay with
-  /// autograd, defined from the first step on that gathers them.
+  Segments segments;  ///< The elements of parameters that this rank updates.
+  Segments counted;   ///< Those of them that count for the norm,
+  Segments copies;    ///< and those that another rank counts.
+  /// Sums over micro-batches, which are the parameters' gradients. If these may stay with autograd,
+  /// it is defined once a step accumulates them.
   FlatBuffer gradients;
-  /// Where reduction overlaps with backward passes.
+  /// Set if reduction overlaps with backward passes.
   std::optional<GradientBuckets> buckets;
-  double reduction_scale = 1;                     ///< Of the step's gradients.
-  std::vector<parallel::PendingWork> reductions;  ///< By bucket; null: not begun.
+  double reduction_scale = 1;                     ///< Factor of the step's gradients.
+  std::vector<parallel::PendingWork> reductions;  ///< By bucket; null: not started.
   /// The model's parameters as one array, which the ranks of a distributed optimizer gather.
   FlatBuffer weights;
-  std::optional<WeightGathers> gathers;  ///< Where they overlap with forward passes.
-  /// This rank's part of the layout, fp32. Masters only where the parameters are 16-bit.
+  std::optional<WeightGathers> gathers;  ///< Set if they overlap with forward passes.
+  /// This rank's part of the layout, fp32. Masters are defined only if the parameters are 16-bit.
   at::Tensor masters, exp_avg, exp_avg_sq;
-  /// An only micro-batch's gradients need not be gathered: 16-bit ones, which sums would widen.
+  /// Whether the gradients of a single micro-batch stay with autograd: true for 16-bit gradients,
+  /// which sums would widen.
   bool may_stay = false;
   MultiTensor kernels;
-  std::optional<MultiTensor> counted_kernels, copy_kernels;  ///< Where there are copies.
-  bool copies_are_finite = true;                             ///< As statistics() found them.
+  std::optional<MultiTensor> counted_kernels,
+      copy_kernels;               ///< copy_kernels: set if there are copies.
+  bool copies_are_finite = true;  ///< As found by statistics().
   std::optional<MultiTensor> parameters_for_norm;
   int64_t updates = 0;
 

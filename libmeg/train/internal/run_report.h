@@ -22,8 +22,8 @@
 
 namespace meg::train {
 
-/// What a run says on its way: Megatron's lines, its throughput, TensorBoard's points. The last
-/// rank says it; all of them call the functions.
+/// Reports the progress of a run: Megatron's lines, its throughput, TensorBoard's points. All ranks
+/// call the functions; the last one prints.
 class RunReport {
  public:
   using Print = std::function<void(const std::string& line)>;
@@ -35,13 +35,13 @@ class RunReport {
     bool log_throughput = false;
     Timers::Options timers;
     megatron::MegatronVersion version = megatron::newest_megatron_version();
-    /// Of the device in the run's type, where it is known.
+    /// Peak of the device for the run's dtype, if it is known.
     std::optional<double> peak_tflops;
-    /// Where the model is one that it is known for.
+    /// Set if it is known for this kind of model.
     std::optional<model::TheoreticalMemory> memory;
   };
 
-  /// Errors: the event file cannot be made, save for a full disk.
+  /// Fails if the event file cannot be created, unless the disk is full.
   static Result<std::unique_ptr<RunReport>> create(Options options, const model::GptConfig& config,
                                                    const parallel::ParallelState& ranks,
                                                    Print print);
@@ -51,14 +51,14 @@ class RunReport {
   /// Prints the times of these parts.
   void times(std::initializer_list<std::string_view> names);
 
-  /// After every step; prints at multiples of log_interval, behind its first line also what memory
-  /// was expected and what is used.
+  /// Called after every step. Prints at multiples of log_interval; after the first line also the
+  /// expected and the used memory.
   void step(const logging::IterationFigures& figures, const logging::Losses& losses, bool skipped);
 
   void evaluation(logging::Evaluation kind, int64_t iteration, int64_t consumed_train_samples,
                   const logging::Losses& losses);
 
-  /// The time until now is no step's.
+  /// Excludes the time until now from that of steps.
   void leave_out_time() { since_last_line_ = Stopwatch(); }
 
   void flush();
@@ -75,8 +75,8 @@ class RunReport {
 
   void interval(const logging::IterationFigures& figures);
 
-  /// Writes points for TensorBoard. A run does not end because its disk is full: it says so once
-  /// and writes no more.
+  /// Writes points for TensorBoard. If the disk is full, prints a warning once and writes no more:
+  /// that must not end a run.
   void draw(const std::function<Status(logging::TensorboardWriter& writer)>& points);
   void stop_drawing(const Status& status);
   void memory(int64_t iteration);

@@ -18,7 +18,7 @@
 
 namespace meg::train {
 
-/// How long the parts of a run take, by Megatron's names for them, summed until they are said.
+/// The times that parts of a run take, under Megatron's names, summed until they are printed.
 /// Mirrors Megatron-LM megatron/core/timers.py: Timers.
 class Timers {
  public:
@@ -42,8 +42,9 @@ class Timers {
     return result;
   }
 
-  /// Those of `names` that were measured since they were taken last, of all ranks of `group`; of
-  /// this one alone where they cannot be had, which the next collective tells.
+  /// The times of those `names` that were measured since the last call, from all ranks of `group`,
+  /// or only from this rank if they cannot be gathered, in which case the next collective reports
+  /// the error.
   std::vector<logging::TimerTimes> take(std::initializer_list<std::string_view> names,
                                         parallel::ProcessGroup& group) {
     std::vector<double> own;

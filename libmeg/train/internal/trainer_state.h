@@ -21,7 +21,7 @@
 
 namespace meg::train {
 
-/// What ends a run before its last iteration, as all ranks agreed on it.
+/// The reason why a run ends before its last iteration, on which all ranks have agreed.
 struct Ending {
   int signal = 0;
   bool time_is_up = false;
@@ -29,8 +29,8 @@ struct Ending {
   bool is_due() const { return signal != 0 || time_is_up; }
 };
 
-/// A run: set up in trainer_setup.cpp, its steps in trainer_steps.cpp, its evaluations in
-/// trainer_evaluation.cpp, their order in trainer.cpp.
+/// The state of a run. trainer_setup.cpp sets it up, trainer_steps.cpp runs steps,
+/// trainer_evaluation.cpp evaluates, and trainer.cpp has their order.
 struct Trainer::State {
   State(TrainerOptions run_options, TrainerHooks run_hooks, const parallel::ParallelState& others)
       : options(std::move(run_options)),
@@ -41,12 +41,12 @@ struct Trainer::State {
   TrainerOptions options;
   TrainerHooks hooks;
   std::optional<ScheduleTrace> trace;
-  parallel::ParallelState ranks;  ///< With a trace, observed by it.
+  parallel::ParallelState ranks;  ///< Observed by the trace if there is one.
   std::function<void(const StepReport&)> on_step;
   std::function<void(const EvaluationReport&)> on_evaluation;
 
-  std::vector<nn::GptModel> chunks;  ///< By virtual pipeline stage.
-  std::optional<ModelChunks> model;  ///< All of them.
+  std::vector<nn::GptModel> chunks;  ///< One per virtual pipeline stage.
+  std::optional<ModelChunks> model;  ///< All chunks.
   std::unique_ptr<Optimizer> optimizer;
   std::optional<schedule::OptimizerParamScheduler> scheduler;
   std::optional<TrainingData> data;
@@ -63,7 +63,7 @@ struct Trainer::State {
     return {.model = *model, .optimizer = *optimizer, .scheduler = *scheduler, .ranks = ranks};
   }
 
-  /// Losses as this revision of Megatron prints them.
+  /// The loss as this revision of Megatron prints it.
   double reported(const std::vector<MicroBatchLoss>& losses) const {
     return reported_loss(losses, options.version.losses_over_tokens);
   }
@@ -73,7 +73,7 @@ struct Trainer::State {
     return batch_size / (batches.micro_batch_size_of(split) * batches.data_parallel_size);
   }
 
-  /// What this rank holds of the model: its first chunk.
+  /// The part of the model that this rank holds: its first chunk.
   nn::ModelPart part() const {
     nn::ModelPart part = nn::part_of_rank(ranks);
     part.sizes.virtual_pipeline_model_parallel_size = options.virtual_pipeline_model_parallel_size;
@@ -91,7 +91,7 @@ struct Trainer::State {
   Status build_data();
   Status load();
 
-  /// Of a checkpoint that lacks numbers of samples, those that its iteration stands for.
+  /// If a checkpoint lacks the numbers of consumed samples, computes them from its iteration.
   Status count_unsaid_samples();
 
   /// Samples of a step of an evaluation.
@@ -112,12 +112,12 @@ struct Trainer::State {
   Result<StepReport> compute_step(int64_t batch_size);
   Status report_step(const StepReport& step, int64_t batch_size);
 
-  /// What of each split was read before; nullopt: this run does not read it.
+  /// Samples of each split consumed so far; nullopt: this run does not read the split.
   samples::PerSplit<std::optional<int64_t>> consumed_samples() const;
 
   bool trains() const { return !options.length.skip_train && progress.iteration < train_iters; }
 
-  /// nullopt where the run was asked to end meanwhile.
+  /// nullopt if the run was asked to end meanwhile.
   Result<std::optional<double>> evaluate(samples::Split split);
   Status evaluate_and_print(samples::Split split, logging::Evaluation kind);
   bool evaluation_is_due() const;
@@ -129,7 +129,7 @@ struct Trainer::State {
   /// Asks all ranks whether the run is to end.
   Status agree_on_ending();
 
-  /// A line that the first rank prints.
+  /// Prints a line on the first rank.
   void print(const std::string& line) const {
     if (ranks.mesh().rank() == 0) hooks.print(line);
   }
@@ -138,10 +138,10 @@ struct Trainer::State {
     return [this](const std::string& line) { print(line); };
   }
 
-  /// Why the run ends behind this step, in Megatron's words.
+  /// Why the run ends after this step, in Megatron's words.
   std::optional<std::string> exit_reason() const;
 
-  /// `status`, with what would need less memory where there was too little for the model.
+  /// Adds advice on how to save memory to `status` if the model did not fit.
   Status advised(Status status) const;
 
   template <class T>
@@ -150,7 +150,7 @@ struct Trainer::State {
   }
 };
 
-/// What Megatron's lines and curves call the loss.
+/// The loss under the name that it has in Megatron's lines and curves.
 inline logging::Losses named_loss(double loss) { return {{"lm loss", static_cast<float>(loss)}}; }
 
 }  // namespace meg::train

@@ -9,24 +9,24 @@
 
 namespace meg::train {
 
-/// The gathers of updated parameters that are under way, by bucket. Each forward pass of the model
-/// waits for those of the parameters that it is about to use, and fails where they do.
+/// The gathers of updated parameters in progress, by bucket. Each forward pass of the model waits
+/// for those of the parameters that it is about to use, and fails if they do.
 class WeightGathers {
  public:
-  /// layout: of the model's parameters. The models must outlive this.
+  /// layout: that of the model's parameters. The models must outlive this object.
   WeightGathers(const ModelChunks& model, const FlatLayout& layout);
   ~WeightGathers();
   WeightGathers(const WeightGathers&) = delete;
   WeightGathers& operator=(const WeightGathers&) = delete;
 
-  /// One for each bucket, after those before were waited for.
+  /// gathers: one per bucket. Previous ones must have been waited for.
   void begin(std::vector<parallel::PendingWork> gathers) { pending_ = std::move(gathers); }
 
   /// Waits for all of them.
   Status finish() { return wait(buckets_.size()); }
 
  private:
-  /// For those of the first `buckets`.
+  /// Waits for those of the first `buckets`.
   Status wait(size_t buckets);
 
   ModelChunks model_;

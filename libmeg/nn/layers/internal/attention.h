@@ -13,8 +13,8 @@
 
 namespace meg::nn {
 
-/// Self-attention of one layer. Rows of linear_qkv go by query groups: the queries of the group's
-/// heads, its key, its value (checkpoint version 3.0).
+/// Self-attention of one layer. Rows of linear_qkv are ordered by query group: the queries of the
+/// group's heads, its key, its value (checkpoint version 3.0).
 /// Mirrors Megatron-LM megatron/core/transformer/attention.py: SelfAttention.
 class SelfAttention {
  public:
@@ -26,7 +26,7 @@ class SelfAttention {
                      const at::Tensor& rows) const;
 
  private:
-  /// mixed: what linear_qkv gives. Returns [b, s, n * hn].
+  /// mixed: the output of linear_qkv. Returns [b, s, n * hn].
   at::Tensor split_and_attend(const at::Tensor& mixed, const ForwardContext& context) const;
   at::Tensor attend(const AttentionHeads& heads, const ForwardContext& context) const;
 

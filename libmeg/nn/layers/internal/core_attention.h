@@ -7,7 +7,7 @@
 
 namespace meg::nn {
 
-/// Whether an attention with a softmax of its own computes, rather than LibTorch's fused ones: by
+/// Whether attention is computed with a separate softmax instead of LibTorch's fused kernels: by
 /// choice, or because attention dropout on a CPU needs it.
 bool is_unfused(const GptOptions& options, bool training);
 
@@ -27,8 +27,8 @@ class CoreAttention {
   at::Tensor forward(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                      const ForwardContext& context) const;
 
-  /// mixed: [b, s, n * 3 * hn], of each head its queries, its key and its value, as they are to be
-  /// multiplied. Returns as forward() does, or an undefined tensor where heads have to be split.
+  /// mixed: [b, s, n * 3 * hn]: for each head its query, key and value, ready to be multiplied.
+  /// Returns the result of forward(), or an undefined tensor if heads have to be split first.
   at::Tensor forward_mixed(const at::Tensor& mixed, const ForwardContext& context) const;
 
   double softmax_scale() const { return softmax_scale_; }
@@ -42,7 +42,7 @@ class CoreAttention {
   GptOptions options_;
   int64_t kv_channels_;
   double softmax_scale_;
-  double layer_scaling_;  ///< 1, or the layer's number where query-key layer scaling is on.
+  double layer_scaling_;  ///< 1, or the layer's number with query-key layer scaling.
 };
 
 }  // namespace meg::nn

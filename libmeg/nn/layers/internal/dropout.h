@@ -6,8 +6,9 @@
 
 namespace meg::nn {
 
-/// input with each element zero with this probability and the others divided by 1 - probability;
-/// input itself where probability is 0. Draws from `generator`, which is on input's device.
+/// Sets each element of input to zero with this probability and divides the others by 1 -
+/// probability; returns input itself if probability is 0. Draws from `generator`, which is on
+/// input's device.
 at::Tensor dropout(const at::Tensor& input, double probability, at::Generator& generator);
 
 }  // namespace meg::nn

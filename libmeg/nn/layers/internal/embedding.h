@@ -7,14 +7,14 @@
 
 namespace meg::nn {
 
-/// Rows of the word embedding, learned positions where there are any, dropout.
+/// The sum of the word embedding and learned positions, if there are any, followed by dropout.
 /// Mirrors Megatron-LM megatron/core/models/common/embeddings/language_model_embedding.py.
 class Embedding {
  public:
   Embedding(const GptOptions& options, const ParameterStore& store);
 
   /// tokens: [b, s] int64; position_ids: [b or 1, s] int64, undefined: 0 to s - 1.
-  /// Returns [b, s, h], of sequences that are split this rank's stretch.
+  /// Returns [b, s, h]; if sequences are split, this rank's part of them.
   at::Tensor forward(const at::Tensor& tokens, const at::Tensor& position_ids,
                      const ForwardContext& context) const;
 

@@ -7,25 +7,24 @@
 
 namespace meg::nn {
 
-/// Hidden states between two sublayers. A sublayer's output is not added yet: the norm that follows
-/// does it on its way.
+/// Hidden states between two sublayers. A sublayer's output is not yet added to the residual: the
+/// next norm does that in the same kernel.
 struct HiddenStates {
   at::Tensor residual;  ///< [b, s, h]
   at::Tensor branch;    ///< [b, s, h] in the parameters' type; undefined: residual is all.
 };
 
-/// How a branch comes to the residual: each element zero with a probability and the others divided
-/// by what is left of 1.
+/// The dropout of a branch before it is added to the residual.
 class HiddenDropout {
  public:
-  /// probability: while the context trains.
+  /// probability: applied if the context is in training mode.
   HiddenDropout(double probability, const ForwardContext& context)
       : probability_(context.training ? probability : 0), context_(context) {}
 
   /// residual + dropout(branch).
   at::Tensor sum_of(const HiddenStates& states) const;
 
-  /// On a GPU: what is kept of the branch, drawn as sum_of() would.
+  /// On a GPU: the mask that sum_of() would draw.
   kernels::DropoutMask mask_of(const HiddenStates& states) const;
 
  private:

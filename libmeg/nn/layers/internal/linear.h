@@ -6,7 +6,8 @@
 
 namespace meg::nn {
 
-/// A matrix whose rows tensor-parallel ranks share: each makes its part of the output.
+/// A matrix whose rows are divided over tensor-parallel ranks: each computes its part of the
+/// output.
 /// Mirrors Megatron-LM megatron/core/tensor_parallel/layers.py: ColumnParallelLinear.
 class ColumnParallelLinear {
  public:
@@ -28,8 +29,8 @@ class ColumnParallelLinear {
   TensorParallel ranks_;
 };
 
-/// A matrix whose columns tensor-parallel ranks share: each takes its part of the input, their
-/// outputs are summed, and then comes the bias.
+/// A matrix whose columns are divided over tensor-parallel ranks: each multiplies its part of the
+/// input, then their outputs are summed and the bias is added.
 /// Mirrors Megatron-LM megatron/core/tensor_parallel/layers.py: RowParallelLinear.
 class RowParallelLinear {
  public:

@@ -7,8 +7,9 @@
 
 namespace meg::nn {
 
-/// The two matrices of a layer with GELU or squared ReLU between them, or a gate: of the first
-/// half, times the second half. Mirrors Megatron-LM megatron/core/transformer/mlp.py.
+/// The two matrices of a layer with GELU or squared ReLU between them, or with a gated unit: an
+/// activation of the first half, times the second half. Mirrors Megatron-LM
+/// megatron/core/transformer/mlp.py.
 class Mlp {
  public:
   Mlp(const model::GptConfig& config, const GptOptions& options, const ParameterStore& store,
@@ -30,7 +31,7 @@ class Mlp {
   bool quick_geglu_;
   bool squared_relu_;
   GeluForm gelu_;
-  bool is_whole_;  ///< Not shared with other ranks.
+  bool is_whole_;  ///< Not divided over other ranks.
 };
 
 }  // namespace meg::nn

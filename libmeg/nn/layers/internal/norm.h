@@ -10,20 +10,20 @@
 
 namespace meg::nn {
 
-/// LayerNorm or RMSNorm over the last dimension, in fp32 inside; weights and output are of the
-/// parameters' type, the input may be fp32 beside 16-bit ones. With apply_layernorm_1p the weight
-/// is what is stored + 1.
+/// LayerNorm or RMSNorm over the last dimension, computed in fp32. Weights and output have the
+/// parameters' dtype; the input may be fp32 beside 16-bit weights. With apply_layernorm_1p the
+/// weight is the stored one + 1.
 /// Mirrors Megatron-LM megatron/core/transformer/torch_norm.py: WrappedTorchNorm.
 class Norm {
  public:
-  /// Takes stem + "weight" and, of a LayerNorm, stem + "bias" from the store.
+  /// Takes stem + "weight" and, for LayerNorm, stem + "bias" from the store.
   Norm(const model::GptConfig& config, const GptOptions& options, const ParameterStore& store,
        std::string_view stem, int64_t layer = 0);
 
   /// [.., size] -> [.., size]
   at::Tensor forward(const at::Tensor& input) const;
 
-  /// The sum of the hidden states, and its norm: on a GPU in one kernel.
+  /// Adds the hidden states and normalizes the sum, in one kernel on a GPU.
   SumAndNormalized forward(const HiddenStates& states, const HiddenDropout& dropout) const;
 
  private:

@@ -10,7 +10,7 @@
 
 namespace meg::nn {
 
-/// Consecutive layers of a model and, where they are the last, the final norm.
+/// Consecutive layers of a model and, after the last ones, the final norm.
 /// Mirrors Megatron-LM megatron/core/transformer/transformer_block.py.
 class TransformerBlock {
  public:
@@ -29,7 +29,8 @@ class TransformerBlock {
 
   std::vector<TransformerLayer> layers_;
   std::optional<Norm> final_layernorm_;
-  size_t end_of_parameters_;  ///< The final norm's, and those of an output layer behind it.
+  size_t
+      end_of_parameters_;  ///< After those of the final norm and of an output layer that follows.
   model::RecomputeGranularity recompute_granularity_;
   RecomputeMethod recompute_method_;
   size_t recompute_num_layers_;

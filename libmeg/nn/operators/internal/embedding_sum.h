@@ -4,10 +4,10 @@
 
 namespace meg::nn {
 
-/// Rows of a table of words, and of one of positions where that is defined, added: [b, s, h].
-/// words: [v, h]; tokens: [b, s] int64; positions: [p, h]; position_ids: [b or 1, s] int64,
-/// undefined: 0 to s - 1. Its backward pass sums what belongs to a row in a fixed order, straight
-/// into main gradients where there are any.
+/// The sum of rows of a table of words and, if defined, a table of positions: [b, s, h]. words: [v,
+/// h]; tokens: [b, s] int64; positions: [p, h]; position_ids: [b or 1, s] int64, undefined: 0 to s
+/// - 1. Its backward pass sums the gradients of a row in a fixed order, directly into main
+/// gradients if there are any.
 at::Tensor embedding_sum(const at::Tensor& words, const at::Tensor& tokens,
                          const at::Tensor& positions, const at::Tensor& position_ids);
 

@@ -6,22 +6,22 @@
 
 namespace meg::nn {
 
-// What tensor-parallel ranks exchange around the matrices that they share, with its gradient. A
-// group of one rank gets the tensor itself back. Errors of the group fly as StatusError.
+// The exchanges of tensor-parallel ranks around the matrices that they share, with their gradients.
+// A group of one rank gets the tensor itself back. Errors of the group are thrown as StatusError.
 // Mirrors Megatron-LM megatron/core/tensor_parallel/mappings.py.
 
-/// In front of a matrix that is cut by rows: the hidden states of whole sequences, on each rank.
-/// hidden_states: [b, s, h], of sequences that are split [b, s / ranks, h].
+/// Before a matrix divided by rows: gives every rank the hidden states of whole sequences.
+/// hidden_states: [b, s, h]; if sequences are split, [b, s / ranks, h].
 at::Tensor enter_matrix(const at::Tensor& hidden_states, const TensorParallel& ranks);
 
-/// Behind a matrix that is cut by columns: the sum over the ranks, on each rank; of sequences that
-/// are split its own stretch. Takes `partial`, [b, s, h], over.
+/// After a matrix divided by columns: gives every rank the sum over the ranks, or, if sequences are
+/// split, its own part of it. Takes ownership of `partial`, [b, s, h].
 at::Tensor leave_matrix(const at::Tensor& partial, const TensorParallel& ranks);
 
-/// The sum over the ranks, on each of them. Takes `partial` over.
+/// Gives every rank the sum over the ranks. Takes ownership of `partial`.
 at::Tensor sum_of_ranks(const at::Tensor& partial, const TensorParallel& ranks);
 
-/// This rank's stretch of sequences that each rank has whole: [b, s, h] -> [b, s / ranks, h].
+/// This rank's part of sequences that every rank has completely: [b, s, h] -> [b, s / ranks, h].
 at::Tensor stretch_of_sequences(const at::Tensor& whole, const TensorParallel& ranks);
 
 }  // namespace meg::nn

@@ -4,13 +4,13 @@
 
 namespace meg::nn {
 
-/// Whether LibTorch's own products of such matrices take several times as long as those of fp32
-/// ones: 16-bit ones on a CPU without instructions for their type.
+/// Whether LibTorch's own products of such matrices take several times as long as in fp32, as for
+/// 16-bit matrices on a CPU without instructions for their dtype.
 bool is_widened(const at::Tensor& matrix);
 
 /// first [.., m, k] x the transpose of second [.., n, k] x scale + bias [n] (undefined: none), both
-/// of two or of three dimensions, computed in fp32 and rounded once to their 16-bit type. So are
-/// the gradients. Only the 16-bit matrices are kept for them.
+/// of two or of three dimensions, computed in fp32 and rounded once to their 16-bit dtype, as are
+/// the gradients, for which only the 16-bit matrices are kept.
 at::Tensor widened_product(const at::Tensor& first, const at::Tensor& second,
                            const at::Tensor& bias = {}, double scale = 1);
 

@@ -17,45 +17,46 @@
 
 namespace meg::train {
 
-/// Losses of a step's micro-batches and whether a label was wrong, left on the device until all are
-/// computed: reading one would wait for it.
+/// The losses of a step's micro-batches, and whether a label was out of range. They stay on the
+/// device until all are computed, because reading one would wait for it.
 class StepLosses {
  public:
-  /// sum: of the kept tokens' losses; tokens: how many these are. Scalars on the device.
+  /// sum: of the losses of tokens that the mask keeps; tokens: their number. Scalars on the device.
   void add(const at::Tensor& sum, const at::Tensor& tokens);
 
-  /// Of a micro-batch whose loss another stage has.
+  /// Adds a micro-batch whose loss another stage has.
   void add_nothing();
 
-  /// model: what computed them.
+  /// model: the model that computed them.
   Result<std::vector<MicroBatchLoss>> read(const nn::GptModel& model);
 
  private:
   std::vector<at::Tensor> figures_;
 };
 
-/// Micro-batches on their way through one stage of a pipeline, of which a model without one is the
-/// only stage. Its steps are called in the order of a schedule.
+/// Runs micro-batches through one stage of a pipeline; a model without a pipeline is a single
+/// stage. Its steps must be called in the order of a schedule.
 /// Mirrors Megatron-LM megatron/core/pipeline_parallel/schedules.py: forward_step, backward_step.
 class PipelineStage {
  public:
-  /// group: as PipelinePlace's; nullopt: the stages. trace: where not null, of what is computed.
+  /// group: as in PipelinePlace; nullopt: the number of stages. trace: records the computation
+  /// unless null.
   PipelineStage(const ModelChunks& model, const NextMicroBatch& next,
                 const parallel::ParallelState& ranks, std::optional<int64_t> group,
                 ScheduleTrace* trace = nullptr);
 
   PipelinePlace place() const { return place_; }
 
-  /// Without gradients.
+  /// A forward step without gradients.
   Status evaluate(const PipelineStep& step);
 
-  /// factor: of the micro-batch's loss. In the last chunk its backward pass, too.
+  /// factor: multiplies the micro-batch's loss. In the last chunk it includes the backward pass.
   Status forward(const PipelineStep& step, double factor, StepLoss step_loss);
 
-  /// Of the chunk's oldest micro-batch that went forward.
+  /// The backward pass of the chunk's oldest micro-batch that has run forward.
   Status backward(const PipelineStep& step);
 
-  /// Waits for what is sent. Then the losses of the micro-batches, in their order.
+  /// Waits for all sends and returns the losses of the micro-batches, in order.
   Result<std::vector<MicroBatchLoss>> finish();
 
  private:
@@ -70,7 +71,7 @@ class PipelineStage {
 
   Result<DeviceBatch> batch_of(const PipelineStep& step);
 
-  /// With the hidden states of the chunk before.
+  /// Receives the hidden states of the previous chunk with the micro-batch.
   Result<DeviceBatch> receive(const PipelineStep& step);
 
   Result<at::Tensor> pass_on(const DeviceBatch& batch, const PipelineStep& step);
@@ -81,7 +82,7 @@ class PipelineStage {
   parallel::PipelineLinks links_;
   DeviceBatches batches_;
   StepLosses losses_;
-  std::map<int64_t, DeviceBatch> held_;   ///< By micro-batch: what further chunks take.
+  std::map<int64_t, DeviceBatch> held_;   ///< By micro-batch: kept for later chunks.
   std::vector<std::deque<Pass>> passes_;  ///< By chunk.
 };
 

@@ -17,13 +17,14 @@
 
 namespace meg::train {
 
-/// What this rank does in a step, and when. Written of the last step, as a trace of all ranks.
+/// Records what this rank does in a step, and when. write() writes the last step as a trace of all
+/// ranks.
 class ScheduleTrace {
  public:
-  /// device: waited for at both ends of what is recorded.
+  /// device: waited for at both ends of each recorded event.
   explicit ScheduleTrace(at::Device device) : device_(device) {}
 
-  /// Forgets the step before.
+  /// Forgets the previous step.
   void begin_step() {
     events_.clear();
     in_step_ = true;
@@ -31,7 +32,7 @@ class ScheduleTrace {
 
   void end_step() { in_step_ = false; }
 
-  /// Runs `work` and returns what it returns. step: that it is a part of; nullptr: none.
+  /// Runs `work` and returns what it returns. step: the step to which it belongs; nullptr: none.
   template <class Work>
   auto record(std::string_view name, const PipelineStep* step, Work&& work) {
     libtorch::synchronize(device_);
@@ -42,11 +43,11 @@ class ScheduleTrace {
     return result;
   }
 
-  /// Outside of steps nothing is kept.
+  /// Records a communication; ignored outside steps.
   void observe(const parallel::Communication& communication);
 
-  /// Called by all ranks; the first one writes. Chrome's format: a process for each rank, times
-  /// from the first event of all ranks on, as far as the clocks of their machines agree.
+  /// Called by all ranks; the first one writes. Chrome's format: one process per rank, with times
+  /// relative to the first event of all ranks, as far as the clocks of their machines agree.
   Status write(const std::string& path, const parallel::ParallelState& ranks) const;
 
  private:
@@ -54,9 +55,10 @@ class ScheduleTrace {
 
   struct Event {
     std::string_view name, category;
-    std::string arguments;                         ///< The inside of a JSON object.
-    int64_t begin = 0, end = 0;                    ///< ns
-    std::optional<int64_t> issued = std::nullopt;  ///< ns; of what was waited for from then on.
+    std::string arguments;       ///< The members of a JSON object, without braces.
+    int64_t begin = 0, end = 0;  ///< ns
+    std::optional<int64_t> issued =
+        std::nullopt;  ///< ns; set for events that were waited for from then on.
   };
 
   static std::string step_arguments(const PipelineStep& step);
@@ -71,7 +73,7 @@ class ScheduleTrace {
   std::vector<Event> events_;
 };
 
-/// `work`, recorded where there is a trace.
+/// Runs `work`, and records it if there is a trace.
 template <class Work>
 auto traced(ScheduleTrace* trace, std::string_view name, const PipelineStep* step, Work&& work) {
   if (trace == nullptr) return std::forward<Work>(work)();

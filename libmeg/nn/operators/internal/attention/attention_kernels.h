@@ -4,7 +4,7 @@
 
 namespace meg::nn {
 
-/// Which kernels of LibTorch's scaled-dot-product attention may compute on a GPU.
+/// The kernels that LibTorch's scaled-dot-product attention may use on a GPU.
 struct AttentionKernels {
   bool flash = true;
   bool cudnn = false;
@@ -14,11 +14,13 @@ struct AttentionKernels {
   bool operator==(const AttentionKernels&) const = default;
 };
 
-/// Those of a pass over whole sequences. cuDNN is for training alone: it makes a plan for each new
-/// shape, which takes longer than many steps of inference; and its dropout knows 16 probabilities.
+/// The kernels for a pass over whole sequences. cuDNN is used only in training, because it makes a
+/// plan for each new shape, which takes longer than many steps of inference. Its dropout supports
+/// only 16 probabilities.
 AttentionKernels attention_kernels(const GptOptions& options, bool training);
 
-/// Lets LibTorch choose among these kernels only, while it lives. GPUs only: it has one for CPUs.
+/// Restricts LibTorch's choice to these kernels during its lifetime. Has no effect on CPUs, for
+/// which there is one kernel.
 class AttentionKernelChoice {
  public:
   explicit AttentionKernelChoice(const AttentionKernels& kernels);
