@@ -13,7 +13,7 @@ namespace meg::kernels {
 /// gelu(x) = x * 0.5 * (1 + tanh(0.79788456 * x * (1 + 0.044715 * x * x))).
 /// Arithmetic in fp32, rounded once to the arrays' type.
 /// Mirrors Megatron-LM megatron/core/fusions/fused_bias_gelu.py: bias_gelu, bias_gelu_back. The erf
-/// form (--no-bias-gelu-fusion) is not fused there, and no kernel here.
+/// form (--no-bias-gelu-fusion) is not fused there and has no kernel here.
 struct BiasGeluForward {
   FloatType type = FloatType::kFloat32;  ///< of all arrays
   const void* input = nullptr;           ///< (rows, columns), dense
@@ -34,8 +34,8 @@ struct BiasGeluBackward {
   int64_t columns = 0;
 };
 
-/// Rows [row_begin, row_end), so that the caller's threads share the rows; results do not depend on
-/// how.
+/// Computes rows [row_begin, row_end), so that the caller can divide the rows over threads; results
+/// do not depend on the division.
 void bias_gelu_forward_cpu(const BiasGeluForward& call, int64_t row_begin, int64_t row_end);
 void bias_gelu_backward_cpu(const BiasGeluBackward& call, int64_t row_begin, int64_t row_end);
 

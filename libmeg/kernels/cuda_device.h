@@ -6,8 +6,7 @@ namespace meg::kernels {
 /// its devices, or that libmeg was built without CUDA. Null if they can.
 const char* cuda_problem();
 
-/// What the launches of kernels return in a build without CUDA; codes of the CUDA runtime are not
-/// negative.
+/// Returned by launches in a build without CUDA; codes of the CUDA runtime are not negative.
 constexpr int kBuiltWithoutCuda = -1;
 
 }  // namespace meg::kernels

@@ -10,7 +10,7 @@ struct CUstream_st;
 
 namespace meg::kernels {
 
-/// What both passes of dropout_add_norm know.
+/// The settings of both passes of dropout_add_norm.
 struct DropoutAddNorm {
   FloatType type = FloatType::kFloat32;           ///< of all arrays but those of residual_type
   FloatType residual_type = FloatType::kFloat32;  ///< type itself, or fp32
@@ -22,9 +22,9 @@ struct DropoutAddNorm {
   int64_t columns = 0;
 };
 
-/// sum = residual + dropout(branch), normalized = norm(sum) * weight + bias, over each row: what
-/// stands between two sublayers of a transformer layer. Arithmetic in fp32; the norm is taken of
-/// what sum was rounded to.
+/// sum = residual + dropout(branch), normalized = norm(sum) * weight + bias, over each row:
+/// everything between two sublayers of a transformer layer. Arithmetic in fp32; the norm is taken
+/// of what sum was rounded to.
 /// Mirrors Megatron-LM megatron/core/fusions/fused_bias_dropout.py, and
 /// megatron/core/transformer/torch_norm.py behind it.
 struct DropoutAddNormForward : DropoutAddNorm {
@@ -41,36 +41,36 @@ struct DropoutAddNormForward : DropoutAddNorm {
 struct DropoutAddNormBackward : DropoutAddNorm {
   const void* grad_normalized = nullptr;  ///< (rows, columns); nullptr: nothing was normalized
   const void* grad_sum = nullptr;         ///< (rows, columns) of residual_type; nullptr: zeros
-  const void* sum = nullptr;              ///< As the forward pass has it, or its residual.
+  const void* sum = nullptr;              ///< The forward pass's sum, or its residual.
   const void* weight = nullptr;
   const float* means = nullptr;
   const float* rstds = nullptr;
   void* grad_residual = nullptr;  ///< (rows, columns) of residual_type
-  void* grad_branch = nullptr;    ///< (rows, columns); nullptr: not wanted
+  void* grad_branch = nullptr;    ///< (rows, columns); nullptr: not needed
   /// (columns) each; unused without grad_normalized, grad_bias also by RMSNorm.
   void* grad_weight = nullptr;
   void* grad_bias = nullptr;
-  /// The weight's and bias's gradients are fp32 arrays to which this pass adds its own; else they
-  /// are of `type` and written.
+  /// Whether the gradients of weight and bias are fp32 arrays to which this pass adds; otherwise
+  /// they are of `type` and are overwritten.
   bool adds_to_gradients = false;
 };
 
-/// Rows [row_begin, row_end), so that the caller's threads share them.
+/// Computes rows [row_begin, row_end), so that the caller can divide them over threads.
 void dropout_add_norm_forward_cpu(const DropoutAddNormForward& call, int64_t row_begin,
                                   int64_t row_end);
 
 void dropout_add_norm_backward_cpu(const DropoutAddNormBackward& call);
 
-/// Queued on `stream` (a cudaStream_t) of the current device, where all pointers lie. Returns the
-/// CUDA runtime's error code of the launch, 0 where it went well.
+/// Queues the computation on `stream` (a cudaStream_t) of the current device, to which all pointers
+/// must belong. Returns the CUDA runtime's error code of the launch, 0 for success.
 int dropout_add_norm_forward_cuda(const DropoutAddNormForward& call, CUstream_st* stream,
                                   CudaRung rung = CudaRung::kVector);
 
-/// Numbers of fp32 that the backward pass of such arrays needs besides.
+/// The number of fp32 elements of scratch memory that the backward pass of such arrays needs.
 int64_t dropout_add_norm_scratch(int64_t rows, int64_t columns);
 
-/// scratch: device memory as cudaMalloc gives it. The sums over the rows are taken in an order that
-/// depends on the shape alone.
+/// scratch: device memory as cudaMalloc gives it. The order of the sums over the rows depends only
+/// on the shape.
 int dropout_add_norm_backward_cuda(const DropoutAddNormBackward& call, float* scratch,
                                    CUstream_st* stream, CudaRung rung = CudaRung::kVector);
 

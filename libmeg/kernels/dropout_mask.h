@@ -6,16 +6,16 @@
 
 namespace meg::kernels {
 
-/// Which elements of an array dropout keeps: recomputed wherever it is needed, never stored. It
-/// depends only on these numbers and an element's position, so a CPU and any GPU compute the same
-/// mask.
+/// The elements of an array that dropout keeps: recomputed wherever the mask is needed, never
+/// stored. It depends only on these numbers and an element's position, so a CPU and any GPU compute
+/// the same mask.
 struct DropoutMask {
   /// What a call takes from a generator's offset.
   static constexpr uint64_t kOffsets = 4;
 
-  double kept = 1;      ///< The probability of an element to stay; the others become 0.
+  double kept = 1;      ///< The probability that an element is kept; the others become 0.
   uint64_t seed = 0;    ///< The generator's.
-  uint64_t offset = 0;  ///< The generator's, a multiple of 4, before it was moved on by kOffsets.
+  uint64_t offset = 0;  ///< The generator's, a multiple of 4, before it was advanced by kOffsets.
 };
 
 /// Four random words.
@@ -40,7 +40,7 @@ MEG_HOST_DEVICE inline PhiloxWords philox(PhiloxWords counter, uint64_t key) {
   return counter;
 }
 
-/// What dropout multiplies elements with: 0, or 1 / kept.
+/// The factors by which dropout multiplies elements: 0, or 1 / kept.
 class DropoutFactors {
  public:
   MEG_HOST_DEVICE explicit DropoutFactors(const DropoutMask& mask)
@@ -51,8 +51,8 @@ class DropoutFactors {
 
   MEG_HOST_DEVICE bool keeps_all() const { return limit_ >= uint64_t{1} << 32; }
 
-  /// The words that decide on elements 4 * group to 4 * group + 3: as curand gives them for this
-  /// seed and offset and the group as the subsequence.
+  /// The words that decide elements 4 * group to 4 * group + 3: those of curand for this seed and
+  /// offset, with the group as the subsequence.
   MEG_HOST_DEVICE PhiloxWords words_of(int64_t group) const {
     const auto subsequence = static_cast<uint64_t>(group);
     return philox({{static_cast<uint32_t>(place_), static_cast<uint32_t>(place_ >> 32),
@@ -62,7 +62,7 @@ class DropoutFactors {
 
   MEG_HOST_DEVICE float of_word(uint32_t word) const { return word < limit_ ? factor_ : 0.0f; }
 
-  /// Of one element, by its place in the array.
+  /// The factor of one element, by its index in the array.
   MEG_HOST_DEVICE float of_element(int64_t i) const {
     return keeps_all() ? 1.0f : of_word(words_of(i / 4).words[i % 4]);
   }

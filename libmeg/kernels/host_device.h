@@ -1,6 +1,6 @@
 #pragma once
 
-/// Marks functions that CPU and GPU both compile.
+/// Marks functions that are compiled for both CPU and GPU.
 #ifdef __CUDACC__
 #define MEG_HOST_DEVICE __host__ __device__
 #else

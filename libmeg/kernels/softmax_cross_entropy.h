@@ -11,22 +11,22 @@ namespace meg::kernels {
 
 /// Cross entropy over the vocabulary: losses[row] = log(sum_c e^logits[row][c]) -
 /// logits[row][label]. Columns that pad the vocabulary take part like any other, as in Megatron.
-/// Mirrors Megatron-LM megatron/core/tensor_parallel/cross_entropy.py on one rank, in fp32 also
-/// where the logits are 16-bit.
+/// Mirrors Megatron-LM megatron/core/tensor_parallel/cross_entropy.py on one rank, in fp32 even if
+/// the logits are 16-bit.
 struct SoftmaxCrossEntropyForward {
   FloatType type = FloatType::kFloat32;  ///< of logits
   const void* logits = nullptr;          ///< (rows, columns), dense
   const int64_t* labels = nullptr;       ///< (rows), each in [0, columns)
   float* losses = nullptr;               ///< (rows)
-  float* maxima = nullptr;               ///< (rows), kept for backward: the largest logit
+  float* maxima = nullptr;               ///< (rows), kept for backward: the maximum of the logits
   float* sums = nullptr;                 ///< (rows), kept for backward: sum of e^(logit - maximum)
   int64_t rows = 0;
   int64_t columns = 0;
 };
 
-/// grad_logits = (softmax(logits) - onehot(label)) * grad_losses[row], where grad_losses holds the
-/// loss mask and the loss scale already. The maximum and the sum are kept apart, not as one
-/// log-sum-exp, because rounding that to fp32 shifts a whole row by up to 1e-6.
+/// grad_logits = (softmax(logits) - onehot(label)) * grad_losses[row], where grad_losses already
+/// includes the loss mask and the loss scale. The maximum and the sum are kept separately instead
+/// of as one log-sum-exp, because rounding that to fp32 would shift a whole row by up to 1e-6.
 struct SoftmaxCrossEntropyBackward {
   FloatType type = FloatType::kFloat32;  ///< of logits and grad_logits
   const void* logits = nullptr;          ///< (rows, columns)
@@ -39,18 +39,19 @@ struct SoftmaxCrossEntropyBackward {
   int64_t columns = 0;
 };
 
-/// Rows [row_begin, row_end), so that the caller's threads share the rows; results do not depend on
-/// how. Returns -1, or the first row whose label is outside [0, columns): then nothing was written.
+/// Computes rows [row_begin, row_end), so that the caller can divide the rows over threads; results
+/// do not depend on the division. Returns -1, or the first row whose label is outside [0, columns),
+/// in which case nothing was written.
 int64_t softmax_cross_entropy_forward_cpu(const SoftmaxCrossEntropyForward& call, int64_t row_begin,
                                           int64_t row_end);
 
-/// Rows [row_begin, row_end) of the gradient. Labels are those that forward accepted.
+/// Computes rows [row_begin, row_end) of the gradient. Labels must be those that forward accepted.
 void softmax_cross_entropy_backward_cpu(const SoftmaxCrossEntropyBackward& call, int64_t row_begin,
                                         int64_t row_end);
 
-/// Forward and, with grad_losses (rows), the gradient into grad_logits (rows, columns; the logits
-/// themselves, or apart) in one visit to each row: for those who know grad_losses beforehand. The
-/// same bits and the same return value as the two calls.
+/// Computes the losses and, with grad_losses (rows), the gradient into grad_logits (rows, columns;
+/// the logits themselves, or apart) in a single pass over each row, for callers that know
+/// grad_losses beforehand. Gives the same bits and the same return value as the two calls.
 int64_t softmax_cross_entropy_forward_backward_cpu(const SoftmaxCrossEntropyForward& call,
                                                    const float* grad_losses, void* grad_logits,
                                                    int64_t row_begin, int64_t row_end);
@@ -66,7 +67,7 @@ int softmax_cross_entropy_forward_cuda(const SoftmaxCrossEntropyForward& call, i
 int softmax_cross_entropy_backward_cuda(const SoftmaxCrossEntropyBackward& call,
                                         CUstream_st* stream, CudaRung rung = CudaRung::kVector);
 
-/// Both in one launch, where a row is read from memory once.
+/// Both in one launch, which reads each row from memory once.
 int softmax_cross_entropy_forward_backward_cuda(const SoftmaxCrossEntropyForward& call,
                                                 const float* grad_losses, void* grad_logits,
                                                 int* label_error, CUstream_st* stream,

@@ -7,7 +7,7 @@ struct CUstream_st;
 
 namespace meg::kernels {
 
-/// What a stream of a GPU was given between two calls, to be queued again by one: a CUDA graph.
+/// A CUDA graph: the work queued on a stream between two calls, to be queued again with one call.
 /// Functions return the CUDA runtime's error code, 0 for success, and kBuiltWithoutCuda in a build
 /// without CUDA.
 class StreamGraph {
@@ -18,15 +18,16 @@ class StreamGraph {
 
   ~StreamGraph();
 
-  /// From here on what this thread queues on `stream` is recorded and not run. Not the default
-  /// stream, which cannot be recorded.
+  /// Records what this thread queues on `stream` from now on, instead of running it. The default
+  /// stream cannot be recorded.
   static int begin(CUstream_st* stream);
 
-  /// Ends what begin() began, also where it fails. What failed while it was recorded is an error
-  /// here.
+  /// Ends the recording that begin() started, even if it fails. Errors during recording are
+  /// returned here.
   int end(CUstream_st* stream);
 
-  /// Queues what was recorded, on any stream of its device. All memory that it uses must be there.
+  /// Queues the recorded work on any stream of its device. All memory that it uses must still
+  /// exist.
   int launch(CUstream_st* stream) const;
 
  private:

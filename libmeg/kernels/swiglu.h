@@ -9,11 +9,11 @@ struct CUstream_st;
 
 namespace meg::kernels {
 
-/// output[row][column] = silu(gate) * up, where a row of the input has the gates of all columns
-/// first and their ups behind them; silu(x) = x / (1 + e^-x). Arithmetic in fp32, rounded once to
-/// the arrays' type.
-/// Mirrors Megatron-LM megatron/core/fusions/fused_bias_swiglu.py: swiglu, swiglu_back. The bias is
-/// in the input already.
+/// output[row][column] = silu(gate) * up, where a row of the input has the gates of all columns,
+/// followed by their ups; silu(x) = x / (1 + e^-x). Arithmetic in fp32, rounded once to the arrays'
+/// type.
+/// Mirrors Megatron-LM megatron/core/fusions/fused_bias_swiglu.py: swiglu, swiglu_back. The input
+/// already includes the bias.
 struct SwigluForward {
   FloatType type = FloatType::kFloat32;  ///< of all arrays
   const void* input = nullptr;           ///< (rows, 2 * columns), dense
@@ -31,8 +31,8 @@ struct SwigluBackward {
   int64_t columns = 0;
 };
 
-/// Rows [row_begin, row_end), so that the caller's threads share the rows; results do not depend on
-/// how.
+/// Computes rows [row_begin, row_end), so that the caller can divide the rows over threads; results
+/// do not depend on the division.
 void swiglu_forward_cpu(const SwigluForward& call, int64_t row_begin, int64_t row_end);
 void swiglu_backward_cpu(const SwigluBackward& call, int64_t row_begin, int64_t row_end);
 

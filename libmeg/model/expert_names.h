@@ -30,7 +30,7 @@ inline constexpr int64_t kMostExperts = int64_t{1} << 16;
 /// separate, whereas Transformer Engine fuses it into a dense MLP.
 bool is_norm_before_mlp(std::string_view canonical);
 
-/// nullopt where it is no such name; the result refers to `name`.
+/// nullopt if it is not such a name; the result refers to `name`.
 std::optional<ExpertName> parse_expert_name(std::string_view name);
 
 /// The name in the same form for another expert.

@@ -13,7 +13,7 @@ namespace meg::model {
 struct GptConfig {
   int64_t num_layers = 0;
   int64_t hidden_size = 0;
-  int64_t ffn_hidden_size = 0;  ///< Of one half where gated_linear_unit.
+  int64_t ffn_hidden_size = 0;  ///< Size of one half if gated_linear_unit.
   int64_t num_attention_heads = 0;
   int64_t kv_channels = 0;       ///< Size of one attention head.
   int64_t num_query_groups = 0;  ///< num_attention_heads without group_query_attention.
@@ -32,7 +32,7 @@ struct GptConfig {
   std::string position_embedding_type = "learned_absolute";
   std::string normalization = "LayerNorm";
   std::string transformer_impl = "local";
-  std::optional<int64_t> num_experts;  ///< Of every layer's MLP; none: dense ones.
+  std::optional<int64_t> num_experts;  ///< Experts in every layer's MLP; nullopt: dense MLPs.
   int64_t moe_ffn_hidden_size = 0;     ///< ffn_hidden_size of an expert.
 
   /// Whether query, key and value have biases: because all linear layers have, or just these.
@@ -40,8 +40,8 @@ struct GptConfig {
 
   /// Reads Megatron's field names; fields that are missing or None get Megatron's defaults
   /// (ffn_hidden_size 4 * hidden_size, kv_channels hidden_size / num_attention_heads, ...).
-  /// kInvalidArgument where num_layers, hidden_size or num_attention_heads is missing, a number is
-  /// not positive, or the sizes do not divide; the message names the fields and their values.
+  /// kInvalidArgument if num_layers, hidden_size or num_attention_heads is missing, a number is not
+  /// positive, or the sizes cannot be divided; the message names the fields and their values.
   /// Mirrors Megatron-LM megatron/training/arguments.py: validate_args.
   static Result<GptConfig> from_fields(const megatron::FieldLookup& lookup);
 
@@ -49,7 +49,7 @@ struct GptConfig {
   /// kv_channels.
   int64_t qkv_rows() const;
 
-  /// Rows of the first MLP matrix: ffn_hidden_size, twice that where gated_linear_unit.
+  /// Rows of the first MLP matrix: ffn_hidden_size, or twice that if gated_linear_unit.
   int64_t mlp_rows() const;
 
   /// kUnsupported if the model has experts, which no layer here computes.

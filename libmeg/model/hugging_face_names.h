@@ -14,11 +14,11 @@ namespace meg::model {
 enum class HuggingFaceFamily : uint8_t {
   kGpt2,     ///< transformer.h.N.attn.c_attn ...
   kLlama,    ///< model.layers.N.self_attn.q_proj ...; Mistral and Qwen too.
-  kMixtral,  ///< Llama's, its MLPs block_sparse_moe.experts.K.w1 ...
+  kMixtral,  ///< Llama's, with MLPs block_sparse_moe.experts.K.w1 ...
   kQwenMoe,  ///< Llama's, its MLPs mlp.experts.K.gate_proj, mlp.shared_expert.gate_proj ...
 };
 
-/// A tensor of a Hugging Face model, and which elements of a merged parameter it holds.
+/// A tensor of a Hugging Face model, and the elements of a merged parameter that it holds.
 struct HuggingFaceTensor {
   std::string name;
   std::string parameter;       ///< Megatron's, canonical, with the layer's number.
@@ -38,8 +38,8 @@ struct HuggingFaceTensor {
 std::vector<ModelParameter> shared_expert_parameters(const GptConfig& config, int64_t size);
 
 /// All tensors of a model without padding rows (config.padded_vocab_size is its vocabulary), in the
-/// order of model_parameters() layer after layer. kUnsupported, with the parameter's name, where
-/// the family has no name for one.
+/// order of model_parameters() layer after layer. kUnsupported, with the parameter's name, if the
+/// family has no name for one.
 /// shared_expert_size: see shared_expert_parameters().
 Result<std::vector<HuggingFaceTensor>> hugging_face_tensors(HuggingFaceFamily family,
                                                             const GptConfig& config,

@@ -20,9 +20,8 @@ struct HybridPattern {
 };
 
 /// --hybrid-layer-pattern, such as "*-*-|*-*-": `*` attention, `-` an MLP, `E` experts, `|` the end
-/// of a pipeline segment. kUnsupported for other layers, and where they do not come in pairs.
-/// Mirrors Megatron-LM megatron/core/models/hybrid/hybrid_layer_allocation.py:
-/// parse_hybrid_pattern.
+/// of a pipeline segment. kUnsupported for other layers, and if they are not in pairs. Mirrors
+/// Megatron-LM megatron/core/models/hybrid/hybrid_layer_allocation.py: parse_hybrid_pattern.
 Result<HybridPattern> parse_hybrid_pattern(std::string_view text);
 
 /// The pattern's text.

@@ -13,7 +13,7 @@ namespace meg::model {
 struct PipelineSplit {
   std::optional<int64_t> decoder_first_pipeline_num_layers = std::nullopt;
   std::optional<int64_t> decoder_last_pipeline_num_layers = std::nullopt;
-  /// The embedding (the loss) counts as a layer.
+  /// Whether the embedding (the loss) counts as a layer.
   bool account_for_embedding_in_pipeline_split = false;
   bool account_for_loss_in_pipeline_split = false;
   /// Such as "Et*3|(tt|)*2tL": E embedding, t layer, L loss, | between stages.

@@ -15,7 +15,7 @@ namespace meg::model {
 
 /// A parameter that a model of some configuration has.
 struct ModelParameter {
-  std::string canonical;  ///< With {} for the layer's number where placement is kLayer.
+  std::string canonical;  ///< With {} for the layer's number if placement is kLayer.
   Partition partition = Partition::kReplicated;
   Placement placement = Placement::kLayer;
   std::vector<int64_t> shape;  ///< Merged over tensor-parallel ranks.
@@ -25,20 +25,20 @@ struct ModelParameter {
 struct RankParameter {
   std::string name;              ///< Canonical name with the layer's number in the whole model.
   int64_t chunk = 0;             ///< Virtual pipeline chunk.
-  std::optional<int64_t> layer;  ///< In the whole model.
+  std::optional<int64_t> layer;  ///< Number in the whole model.
   Partition partition = Partition::kReplicated;
-  std::vector<int64_t> shape;  ///< Of this rank's shard.
+  std::vector<int64_t> shape;  ///< Shape of this rank's shard.
 };
 
 /// Every parameter of the model, with those of a layer listed once. The tied copy of the embedding,
 /// which a model in several pipeline stages has, is only included if with_tied_copy is set. With
 /// experts every layer's MLP has them, each expert by its name (expert_names.h). kInvalidArgument
-/// where padded_vocab_size or max_position_embeddings is needed and not known.
+/// if padded_vocab_size or max_position_embeddings is needed and unknown.
 Result<std::vector<ModelParameter>> model_parameters(const GptConfig& config,
                                                      bool with_tied_copy = false);
 
 /// The parameters of tensor rank 0 (all are alike) of a pipeline stage, in the family's
-/// named_parameters() order. kInvalidArgument where the sizes do not divide, or there is no such
+/// named_parameters() order. kInvalidArgument if the sizes cannot be divided, or there is no such
 /// stage.
 Result<std::vector<RankParameter>> rank_parameters(const GptConfig& config,
                                                    const ParallelSizes& sizes,
@@ -57,7 +57,7 @@ Result<std::vector<StageParameter>> stage_parameters(const GptConfig& config,
                                                      int64_t pipeline_rank);
 
 /// Elements of these parameters: what Megatron prints as "number of parameters on (tensor,
-/// pipeline) model parallel rank (0, P)". With sizes of 1 the count of the whole model.
+/// pipeline) model parallel rank (0, P)". With sizes of 1, the count of the whole model.
 /// kUnsupported for experts.
 Result<int64_t> parameter_count(const GptConfig& config, const ParallelSizes& sizes = {},
                                 int64_t pipeline_rank = 0);

@@ -18,7 +18,7 @@ enum class Partition : uint8_t {
   kColumns,     ///< Dimension 1.
   kVocabulary,  ///< Dimension 0, padded to the padded vocabulary.
   kQkv,         ///< Dimension 0, group after group; see shard_axes.
-  kGated,       ///< Dimension 0: gate and up halves, each cut; kRows where not gated_linear_unit.
+  kGated,       ///< Dimension 0: gate and up halves, each divided; kRows if not gated_linear_unit.
 };
 
 /// Where in the model a parameter lives.
@@ -56,11 +56,11 @@ bool has_fused_norms(NameFamily family);
 NameFamily mcore_family(std::string_view transformer_impl);
 
 /// The canonical name of the embedding's copy that the last stage of a tied model holds. mcore
-/// spells it output_layer.weight, as an untied output layer: match() takes that for untied, only
-/// args.untie_embeddings_and_output_weights tells. spell() knows the copy in every family.
+/// spells it output_layer.weight, like an untied output layer: match() treats that as untied, and
+/// only args.untie_embeddings_and_output_weights tells. spell() knows the copy in every family.
 inline constexpr std::string_view kTiedCopyName = "word_embeddings_for_head.weight";
 
-/// What the table says about a parameter's name.
+/// What the table knows about a parameter's name.
 struct ParameterMatch {
   /// The name used for comparison: mcore's local name with {} for the layer's number, such as
   /// "decoder.layers.{}.self_attention.linear_qkv.weight"; kTiedCopyName for the tied copy. User
@@ -71,22 +71,22 @@ struct ParameterMatch {
   std::optional<int64_t> layer;  ///< The number found in the name: counts from 0 in every chunk.
   Partition partition = Partition::kReplicated;
   Placement placement = Placement::kLayer;
-  /// Not a parameter but state that is copied (`..._extra_state`) or rebuilt by readers
-  /// (`rotary_pos_emb.inv_freq`).
+  /// Whether it is not a parameter but state that is copied (`..._extra_state`) or rebuilt by
+  /// readers (`rotary_pos_emb.inv_freq`).
   bool is_extra_state = false;
-  /// Which expert's it is, counted from 0 on every expert-parallel rank. The canonical name and the
-  /// spelling have this number in them, the former as sequential_expert_name().
+  /// The expert's number, counted from 0 on every expert-parallel rank. It is part of the canonical
+  /// name, which has the form of sequential_expert_name(), and of the spelling.
   std::optional<int64_t> expert;
-  /// A tensor of the model that no optimizer updates (`router.expert_bias`), with a type of its
+  /// Whether it is a tensor that no optimizer updates (`router.expert_bias`), with a dtype of its
   /// own.
   bool is_buffer = false;
-  /// Part of a mixture of experts that no rule supports yet: readers refuse it by name.
+  /// Whether it is part of a mixture of experts that no rule supports: readers refuse it by name.
   bool is_expert = false;
 
   bool has_optimizer_state() const { return !is_extra_state && !is_buffer; }
 
-  /// Families whose spelling this is; several where they agree (the embedding, for one), all where
-  /// the name tells nothing (user rules, rotary tables).
+  /// Families with this spelling: several if they agree (as on the embedding), all if the name does
+  /// not tell (user rules, rotary tables).
   std::vector<NameFamily> families;
 };
 
@@ -108,33 +108,34 @@ class ParameterTable {
   ///     decoder\.layers\.(\d+)\.adapter\.down\.weight  rows
   ///
   /// PATTERN must match the whole flat name; its first group, if any, is the layer's number (a name
-  /// whose group is not a number is not matched). Where a built-in row knows the name as well, only
-  /// cut and placement change. PARTITION: replicated, rows, columns, vocabulary, qkv or gated.
-  /// PLACEMENT: embedding, layer (the default where the pattern has a group), final or output.
+  /// whose group is not a number is not matched). If a built-in row also knows the name, only
+  /// partition and placement change. PARTITION: replicated, rows, columns, vocabulary, qkv or
+  /// gated. PLACEMENT: embedding, layer (the default if the pattern has a group), final or output.
   /// Errors name `name`, the line and the token.
   Status add_rules(std::string_view text, const std::string& name);
 
-  /// nullopt where no rule knows the name. is_hybrid: numbers of layers are a hybrid model's, the
-  /// match has that of GPT's layer; nullopt also for attention in an odd layer and for an MLP in an
-  /// even one.
+  /// nullopt if no rule knows the name. is_hybrid: layers in names are numbered as in a hybrid
+  /// model, and the match has the number of the GPT layer; nullopt also for attention in an odd
+  /// layer and for an MLP in an even one.
   std::optional<ParameterMatch> match(std::string_view flat_name, bool is_hybrid = false) const;
 
   /// The flat spelling of a canonical name in another family, with {} for the layer's number.
-  /// Modules' `_extra_state` too. norm_spelling_is_short: legacy's later words (input_norm) instead
-  /// of input_layernorm. nullopt if the family has no such parameter, and for names of user rules,
-  /// which have only one name.
+  /// Modules' `_extra_state` too. norm_spelling_is_short: uses legacy's later spelling (input_norm)
+  /// instead of input_layernorm. nullopt if the family has no such parameter, and for names of user
+  /// rules, which have only one name.
   std::optional<std::string> spell(std::string_view canonical, NameFamily family,
                                    bool norm_spelling_is_short = false) const;
 
   /// The place of a canonical name within its placement (embedding, layer, ...) in a family's
-  /// named_parameters() order: optimizer ids follow it. Unknown names come last, all with one
-  /// number, so that a stable sort keeps them as found.
+  /// named_parameters() order: optimizer ids follow it. Unknown names come last, all with the same
+  /// number, so that a stable sort keeps their order.
   int order(std::string_view canonical, NameFamily family) const;
 
-  /// Canonical names of modules whose `_extra_state` a family's reader asks for, in a layer and
-  /// beside it, as "decoder.layers.{}.self_attention.linear_proj", in the order of the state dict.
-  /// output_layer's is there wherever the module is: mcore has it on every last stage, tied or not;
-  /// legacy only untied. Legacy readers ask since core_v0.5, not before; old and flat never.
+  /// Canonical names of modules whose `_extra_state` a family's reader asks for, inside and outside
+  /// layers, such as "decoder.layers.{}.self_attention.linear_proj", in the order of the state
+  /// dict. output_layer's is there wherever the module is: mcore has it on every last stage, tied
+  /// or not; legacy only untied. Legacy readers ask since core_v0.5, not before; old and flat
+  /// never.
   std::vector<std::string> extra_state_modules(NameFamily family) const;
 
  private:
@@ -148,16 +149,17 @@ class ParameterTable {
 std::string with_layer(std::string_view name, int64_t layer,
                        NameFamily family = NameFamily::kMcoreLocal);
 
-/// Which of the two layers that a hybrid model has for one of GPT a name belongs to: 0 attention, 1
-/// the MLP. name: with {} for the layer's number.
+/// The part of a GPT layer to which a name belongs, which a hybrid model has as layers of their
+/// own: 0 attention, 1 the MLP. name: with {} for the layer's number.
 int64_t hybrid_half(std::string_view name);
 
-/// The keys by which a flat name nests under `model` (the keys of a legacy encoder stay flat):
+/// The keys under which a flat name is nested in `model` (the keys of a legacy encoder stay flat):
 /// legacy "language_model.encoder.layers.0.mlp.dense_h_to_4h.bias" ->
 /// {"language_model", "encoder", "layers.0.mlp.dense_h_to_4h.bias"}; mcore names: one key.
 std::vector<std::string> nested_keys(std::string_view flat_name, NameFamily family);
 
-/// Whether Megatron decays this parameter: two dimensions or more and no bias.
+/// Whether Megatron applies weight decay to this parameter: it has two or more dimensions and is
+/// not a bias.
 /// Mirrors Megatron-LM's get_param_groups: `name.endswith(".bias") or len(param.shape) == 1`.
 bool has_weight_decay(std::string_view flat_name, size_t dimensions);
 

@@ -8,8 +8,8 @@
 
 namespace meg::model {
 
-/// Which layers of a model each pipeline stage and its virtual chunks hold. The layers are numbered
-/// through the first chunks of all stages, then through the second ones, and so on.
+/// The layers of a model that each pipeline stage and its virtual chunks hold. The layers are
+/// numbered through the first chunks of all stages, then through the second ones, and so on.
 /// Mirrors Megatron-LM megatron/core/transformer/transformer_layer.py:
 /// get_transformer_layer_offset, and transformer_block.py: get_num_layers_to_build.
 class PipelineLayout {
@@ -20,12 +20,12 @@ class PipelineLayout {
 
   int64_t stages() const { return stages_; }
 
-  int64_t chunks() const { return chunks_; }  ///< Of a stage.
+  int64_t chunks() const { return chunks_; }  ///< Chunks per stage.
 
-  /// Chunk `chunk` of stage `stage` holds as many layers,
+  /// Number of layers in chunk `chunk` of stage `stage`.
   int64_t layers(int64_t stage, int64_t chunk) const;
 
-  /// from this one on.
+  /// Its first layer.
   int64_t first_layer(int64_t stage, int64_t chunk) const;
 
   /// Whether this chunk holds the embedding.
@@ -49,10 +49,12 @@ class PipelineLayout {
   int64_t layers_of_round() const { return first_ + (stages_ - 2) * middle_ + last_; }
 
   int64_t stages_, chunks_;
-  /// Of a chunk of the first stage, of the last one where there are several, of those between.
+  /// Layers in a chunk of the first stage, of the last one if there are several, and of those
+  /// between.
   int64_t first_ = 0, last_ = 0, middle_ = 0;
   bool embedding_takes_a_place_ = false, loss_takes_a_place_ = false;
-  /// Where a layout is given: the layers up to the end of each chunk, in the model's order.
+  /// Set if a layout is given: the number of layers up to the end of each chunk, in the model's
+  /// order.
   std::vector<int64_t> ends_;
 };
 

@@ -10,14 +10,14 @@
 
 namespace meg::model {
 
-/// Elements of a parameter in an array of several, each of which begins where vector loads like it.
+/// Elements that a parameter takes in an array of several, with each one aligned for vector loads.
 int64_t padded_elements(int64_t elements);
 
 /// Elements of each of `parts` equal parts of such an array, whose parameters take `padded`
 /// elements.
 int64_t part_elements(int64_t padded, int64_t parts);
 
-/// What the numbers of a run are kept in.
+/// The formats in which a run keeps its numbers.
 struct NumberFormats {
   bool sixteen_bit = false;       ///< Parameters in 16 bits, with fp32 masters; else in fp32.
   bool widens_gradients = false;  ///< 16-bit parameters' gradients in fp32.
@@ -29,7 +29,8 @@ struct NumberFormats {
 struct RankMemory {
   int64_t parameters = 0;
   double parameter_bytes = 0;
-  double gradient_bytes = 0;   ///< Over micro-batches or ranks; LibTorch frees those of a lone one.
+  double gradient_bytes =
+      0;  ///< Sums over micro-batches or ranks; LibTorch frees the gradients of a single one.
   double optimizer_bytes = 0;  ///< Masters and moments.
   /// The maximum of the transformer layers' activations: layer_activation_bytes of each layer, for
   /// each micro-batch in flight.
@@ -41,7 +42,7 @@ struct RankMemory {
   }
 };
 
-/// One for each pipeline stage. memory: of the same arguments.
+/// Computes the memory for each pipeline stage. memory: computed with the same arguments.
 /// Errors: those of theoretical_memory and model_parameters.
 Result<std::vector<RankMemory>> rank_memory(const GptConfig& config,
                                             const TheoreticalMemoryOptions& options,

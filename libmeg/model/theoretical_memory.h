@@ -16,7 +16,7 @@ namespace meg::model {
 enum class RecomputeGranularity : uint8_t {
   kNone,
   kSelective,  ///< The attention's scores; fused attention keeps none of them either.
-  kFull,       ///< Whole layers, of which the inputs alone are kept.
+  kFull,       ///< Whole layers, of which only the inputs are kept.
 };
 
 /// "selective" or "full"; kInvalidArgument for other texts.
@@ -30,20 +30,20 @@ struct TheoreticalMemoryOptions {
   bool sequence_parallel = false;
   RecomputeGranularity recompute_granularity = RecomputeGranularity::kNone;
   int64_t micro_batch_size = 1;
-  std::optional<int64_t> num_microbatches = std::nullopt;  ///< Unknown: the pipeline is full.
+  std::optional<int64_t> num_microbatches = std::nullopt;  ///< nullopt: the pipeline is full.
   /// Micro-batches that a virtual stage processes in a row; nullopt: the number of stages.
   std::optional<int64_t> microbatch_group_size_per_vp_stage = std::nullopt;
 };
 
-/// Memory of training on the rank that needs most. Numbers of parameters are fractions if they do
-/// not divide evenly. Megatron counts no biases, and 18 bytes a parameter (16-bit weight, fp32
+/// Memory of training on the rank that needs the most. Numbers of parameters are fractions if they
+/// do not divide evenly. Megatron counts no biases, and 18 bytes per parameter (16-bit weight, fp32
 /// gradient, master and two moments).
 struct TheoreticalMemory {
   double transformer_block_parameters = 0;
-  double embedding_parameters = 0;  ///< And those of an untied output layer.
+  double embedding_parameters = 0;  ///< Includes those of an untied output layer.
   double total_parameters = 0;
   double most_loaded_shard_parameters = 0;
-  std::optional<double> other_shard_parameters;  ///< Of later pipeline stages, where there are any.
+  std::optional<double> other_shard_parameters;  ///< Of later pipeline stages, if there are any.
   double weight_and_optimizer_bytes = 0;
 
   /// Megatron's estimate of all activations, which only exists with sequence parallelism and
@@ -57,18 +57,19 @@ struct TheoreticalMemory {
   /// 34 b s h + 5 b s^2 a bytes a layer (b: micro_batch_size, s: seq_length, h: hidden_size, a:
   /// num_attention_heads). Table 2 of https://arxiv.org/abs/2205.05198.
   double layer_activation_bytes = 0;  ///< Of one layer, on one rank.
-  /// Of the num_layers layers' worth that the first pipeline stage holds.
+  /// Of all layers whose activations the first pipeline stage holds, as many as the model has
+  /// layers.
   double layers_activation_bytes = 0;
 };
 
-/// kInvalidArgument where seq_length or padded_vocab_size is not known or sizes do not divide,
+/// kInvalidArgument if seq_length or padded_vocab_size is unknown or sizes cannot be divided,
 /// kUnsupported for experts.
 /// Mirrors Megatron-LM core_v0.12.3 megatron/training/theoretical_memory_usage.py; the scale of an
 /// RMSNorm counts once, as it does since core_v0.15.
 Result<TheoreticalMemory> theoretical_memory(const GptConfig& config,
                                              const TheoreticalMemoryOptions& options);
 
-/// Megatron's lines about it. verbose: all of them, else the last one alone.
+/// Megatron's lines about it. verbose: all of them, otherwise only the last one.
 std::vector<std::string> theoretical_memory_lines(const TheoreticalMemory& memory, bool verbose);
 
 }  // namespace meg::model

@@ -9,7 +9,7 @@
 
 namespace meg::model {
 
-/// What a command line says of virtual pipeline stages: one of the first two at most.
+/// The settings of virtual pipeline stages on a command line: at most one of the first two.
 /// Mirrors Megatron-LM megatron/training/arguments.py: validate_args.
 struct VirtualStages {
   std::optional<int64_t> num_layers_per_virtual_pipeline_stage = std::nullopt;
@@ -22,9 +22,9 @@ struct VirtualStages {
     args.take("microbatch_group_size_per_vp_stage", microbatch_group_size_per_vp_stage);
   }
 
-  /// The virtual stages of each of the pipeline stages of `sizes`, split as these say; 1: none,
-  /// also where one is requested. kInvalidArgument where they are said twice, or do not divide the
-  /// layers; errors of a layout's text, too.
+  /// The number of virtual stages per pipeline stage, with the layers split as `sizes` says; 1:
+  /// none, even if one is requested. kInvalidArgument if it is given twice or does not divide the
+  /// layers, or if a layout's text is invalid.
   Result<int64_t> size(int64_t num_layers, const ParallelSizes& sizes) const;
 };
 

@@ -38,8 +38,8 @@ class Mesh {
   /// A single rank.
   Mesh() = default;
 
-  /// Errors: kInvalidArgument where a size is below 1 or the sizes do not fill world_size, with
-  /// all of them; where rank is not below world_size.
+  /// Errors: kInvalidArgument if a size is below 1, if the sizes do not multiply to world_size (the
+  /// message lists them), or if rank is not below world_size.
   static Result<Mesh> create(Sizes sizes, int rank, int world_size,
                              RankOrder order = RankOrder::kDataBeforePipeline);
 

@@ -16,7 +16,7 @@ struct Blend {
   std::vector<std::string> prefixes;           ///< At least one.
   std::optional<std::vector<double>> weights;  ///< As given, one for each prefix.
 
-  /// One dataset, no weight: no blending.
+  /// Whether there is one dataset without a weight, so that nothing is blended.
   bool single() const { return prefixes.size() == 1 && !weights.has_value(); }
 };
 
@@ -26,11 +26,11 @@ struct Blend {
 Result<Blend> parse_blend(std::span<const std::string> data_path,
                           const megatron::MegatronVersion& version);
 
-/// Divided by their sum, which is added in numpy's pairwise order.
+/// The weights divided by their sum, which is added in numpy's pairwise order.
 std::vector<double> normalized_weights(std::span<const double> weights);
 
-/// The same with the sum that the data path's weights are divided by first: before Megatron core it
-/// was added one weight after another.
+/// The same with the sum by which the weights of --data-path are divided first: before Megatron
+/// core it was added weight after weight.
 std::vector<double> normalized_data_path_weights(std::span<const double> weights,
                                                  const megatron::MegatronVersion& version);
 
@@ -41,7 +41,7 @@ struct BlendPart {
   int64_t used = 0;
 };
 
-/// weights: normalized. samples: asked of the whole blend.
+/// weights: normalized. samples: requested from the whole blend.
 std::vector<BlendPart> blend_parts(std::span<const double> weights, int64_t samples,
                                    const megatron::MegatronVersion& version);
 

@@ -9,17 +9,17 @@ struct CUstream_st;
 
 namespace meg::kernels {
 
-/// Where the heads of attention lie in an array of (rows, tokens, groups, heads of a group,
-/// channels): distances in elements. Channels are dense.
+/// The strides, in elements, of the heads of attention in an array of (rows, tokens, groups, heads
+/// of a group, channels). Channels are dense.
 struct HeadStrides {
   int64_t row = 0, token = 0, group = 0, head = 0;
 };
 
-/// Heads that go from one array to another.
+/// Heads that are copied from one array to another.
 struct HeadCopy {
   const void* from = nullptr;
   HeadStrides from_strides;
-  void* to = nullptr;  ///< Apart from all arrays that are read.
+  void* to = nullptr;  ///< Must not overlap arrays that are read.
   HeadStrides to_strides;
   int64_t heads = 0;  ///< of a group
   bool is_turned = false;
@@ -44,12 +44,12 @@ struct RotaryHeads {
   int64_t groups = 0;
   int64_t channels = 0;      ///< of a head
   int64_t turned = 0;        ///< The first channels of a head, even, at most all; 0: none.
-  bool interleaved = false;  ///< Pairs are neighbours; otherwise one channel of each half.
-  bool turns_back = false;   ///< By the negative angles, as gradients are.
+  bool interleaved = false;  ///< Pairs are adjacent; otherwise one channel of each half.
+  bool turns_back = false;   ///< Rotates by the negative angles, as for gradients.
 };
 
-/// Tokens [begin, end) of all rows * tokens, so that the caller's threads share them; results do
-/// not depend on how.
+/// Processes tokens [begin, end) of all rows * tokens, so that the caller can divide them over
+/// threads; results do not depend on the division.
 void rotary_heads_cpu(const RotaryHeads& call, int64_t begin, int64_t end);
 
 /// All on a GPU: device pointers, queued on `stream` (a cudaStream_t) without waiting. Returns the

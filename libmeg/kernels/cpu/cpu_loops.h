@@ -6,7 +6,7 @@
 
 namespace meg::kernels {
 
-/// What one Adam step does to every element of a tensor.
+/// The scalars that one Adam step applies to every element of a tensor.
 struct AdamScalars {
   float inverse_loss_scale;
   float clip_coefficient;
@@ -24,7 +24,7 @@ struct AdamScalars {
 /// instruction sets give the same bits: no fused multiply-add, sums in a fixed order. Outputs may
 /// be the inputs.
 struct CpuLoops {
-  /// The largest value, -infinity for none; NaN is passed over.
+  /// The maximum, -infinity if there are no values; NaN is ignored.
   float (*maximum)(const float* values, int64_t count);
 
   /// The sum of e^(value - shift).
@@ -43,7 +43,7 @@ struct CpuLoops {
   /// output = silu(gate) * up
   void (*swiglu)(const float* gate, const float* up, float* output, int64_t count);
 
-  /// Its gradients.
+  /// The gradients of swiglu.
   void (*swiglu_backward)(const float* grad_output, const float* gate, const float* up,
                           float* grad_gate, float* grad_up, int64_t count);
 

@@ -13,9 +13,8 @@ struct CUstream_st;
 
 namespace meg::kernels {
 
-/// Causal self-attention whose queries, keys and values lie in one array of (rows, tokens, heads,
-/// 3, channels), dense, as the product with linear_qkv's weight gives them where every head has a
-/// key of its own.
+/// Causal self-attention whose queries, keys and values are in one dense array of (rows, tokens,
+/// heads, 3, channels): the output of linear_qkv if every head has a key of its own.
 struct AttentionGradientShape {
   FloatType type = FloatType::kBFloat16;  ///< fp16 or bf16, of all arrays but the statistics
   int64_t rows = 0;
@@ -41,18 +40,18 @@ struct AttentionGradientArrays {
   void* workspace = nullptr;          ///< workspace_size() bytes
 };
 
-/// The gradient of attention by cuDNN, in which LibTorch's own call differs by its outputs only:
-/// that one makes three arrays, which then have to be copied into one for the next product's
-/// gradient; this one writes there.
+/// The gradient of attention by cuDNN. It differs from LibTorch's own call only in its outputs:
+/// LibTorch makes three arrays, which have to be copied into one for the next product's gradient;
+/// this writes that one array directly.
 class CudnnAttentionGradient {
  public:
-  /// What cuDNN computes this shape with on the current device, which the caller keeps for it.
-  /// Fails where cuDNN is not loaded (LibTorch's CUDA half brings it) or has nothing for the shape,
-  /// and in a build without cuDNN's headers.
+  /// Creates cuDNN's plan for this shape on the current device, for use on that device only. Fails
+  /// if cuDNN is not loaded (LibTorch's CUDA half loads it) or does not support the shape, and in a
+  /// build without cuDNN's headers.
   static Result<std::unique_ptr<CudnnAttentionGradient>> create(
       const AttentionGradientShape& shape);
 
-  /// Fails where cuDNN has nothing for the shape on a GPU that need not be in this machine.
+  /// Fails if cuDNN does not support the shape on a GPU, which need not be in this machine.
   /// properties: what cuDNN calls CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION; sm_version: 90 for
   /// compute capability 9.0.
   static Status check_support(const AttentionGradientShape& shape, std::string_view properties,
@@ -60,7 +59,7 @@ class CudnnAttentionGradient {
 
   virtual ~CudnnAttentionGradient() = default;
 
-  /// Bytes on the GPU that a call writes to meanwhile.
+  /// Bytes of GPU memory that a call uses as workspace.
   virtual int64_t workspace_size() const = 0;
 
   /// Queued on `stream` (a cudaStream_t of the device that was current in create()) without

@@ -9,7 +9,7 @@
 
 namespace meg::kernels {
 
-/// Elements that a CPU kernel takes at a time; as fp32 they stay in the nearest cache.
+/// Elements that a CPU kernel processes at a time; as fp32 they fit the first-level cache.
 constexpr int64_t kRunElements = 1024;
 
 /// Reads and writes runs of elements of any FloatType as fp32.
@@ -19,7 +19,7 @@ class CpuRuns {
 
   const CpuLoops& loops() const { return loops_; }
 
-  /// Elements [begin, begin + count) as fp32: where they lie, or widened into `buffer`.
+  /// Elements [begin, begin + count) as fp32: in place, or widened into `buffer`.
   const float* read(const void* elements, int64_t begin, int64_t count, float* buffer) const {
     if (type_ == FloatType::kFloat32) return static_cast<const float*>(elements) + begin;
     const auto widen = type_ == FloatType::kFloat16 ? convert_.widen_float16  //
@@ -29,13 +29,13 @@ class CpuRuns {
     return buffer;
   }
 
-  /// Where to put the fp32 values of elements from `begin` on: where they lie, or `buffer`; write()
-  /// then brings them home.
+  /// The memory for the fp32 values of elements from `begin` on: in place, or `buffer`, from which
+  /// write() stores them.
   float* place(void* elements, int64_t begin, float* buffer) const {
     return type_ == FloatType::kFloat32 ? static_cast<float*>(elements) + begin : buffer;
   }
 
-  /// Narrows `values` into elements [begin, begin + count), unless they lie there.
+  /// Narrows `values` into elements [begin, begin + count), unless they are already there.
   void write(const float* values, void* elements, int64_t begin, int64_t count) const {
     if (type_ == FloatType::kFloat32) return;
     const auto narrow =

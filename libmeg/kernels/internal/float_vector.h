@@ -41,7 +41,7 @@ inline Floats load(const float* from) { return *reinterpret_cast<const Unaligned
 
 inline void store(float* to, Floats values) { *reinterpret_cast<UnalignedFloats*>(to) = values; }
 
-/// The first `count` lanes from memory, zeros behind them.
+/// Loads the first `count` lanes from memory and sets the rest to zero.
 inline Floats load_first(const float* from, int64_t count) {
   Floats values{};
   if (count > 0) std::memcpy(&values, from, static_cast<size_t>(count) * sizeof(float));
@@ -93,8 +93,9 @@ inline Floats exponential(Floats x) {
   return x < -87.0f ? Floats{} : value * scale;
 }
 
-/// 2^x within 2 units in the last place for x from -126 to 126; beyond them as at the ends. Where x
-/// is a product, its own rounding counts for more: x * 4e-8 of the result. NaN stays NaN.
+/// 2^x within 2 units in the last place for x from -126 to 126, and beyond them the value at the
+/// nearer end. If x is a product, its own rounding has a larger effect: x * 4e-8 of the result. NaN
+/// stays NaN.
 inline Floats power_of_two(Floats x) {
   x = x > 126.0f ? broadcast(126.0f) : x;
   x = x < -126.0f ? broadcast(-126.0f) : x;

@@ -6,7 +6,7 @@
 
 namespace meg::kernels {
 
-/// Multi-tensor kernels share out their work in chunks of this many elements; the last chunk of a
+/// Multi-tensor kernels divide their work into chunks of this many elements; the last chunk of a
 /// tensor may be shorter. Chunks are numbered through all tensors of a list.
 constexpr int64_t kChunkElements = 16384;
 
@@ -29,7 +29,7 @@ struct ChunkPlace {
   int64_t count;
 };
 
-/// Where chunk `chunk` of those that number_chunks() counted lies.
+/// The place of chunk `chunk`, as numbered by number_chunks().
 template <class Tensor>
 MEG_HOST_DEVICE ChunkPlace place_of_chunk(const Tensor* tensors, int64_t tensor_count,
                                           int64_t chunk) {

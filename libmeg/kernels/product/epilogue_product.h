@@ -10,7 +10,7 @@ struct CUstream_st;
 
 namespace meg::kernels {
 
-/// What a matrix product computes in addition, while its results are still in registers. All
+/// The further computations of a matrix product while its results are still in registers. All
 /// matrices are dense and row-major; sums are fp32, rounded once to the arrays' type; GELU has the
 /// tanh form.
 enum class Epilogue : uint8_t {
@@ -33,8 +33,8 @@ enum class Epilogue : uint8_t {
 struct EpilogueProduct {
   Epilogue epilogue = Epilogue::kGeluAuxBias;
   FloatType type = FloatType::kBFloat16;  ///< of all arrays, but see `adds`
-  /// Only where a weight's gradient is the output: this and the bias are fp32 arrays, and the
-  /// product is added to the output.
+  /// Only if the output is a weight's gradient: output and bias are fp32 arrays, and the product is
+  /// added to the output.
   bool adds = false;
   const void* left = nullptr;
   const void* right = nullptr;
@@ -48,14 +48,14 @@ struct EpilogueProduct {
 
 struct CublasLtFunctions;
 
-/// Such products on a GPU by cuBLASLt. Algorithms are chosen once for each shape. Threads may share
-/// an object.
+/// Computes such products on a GPU with cuBLASLt. Algorithms are chosen once for each shape.
+/// Thread-safe.
 class CublasLtProducts {
  public:
   /// Bytes of device memory that an algorithm may use beside the arrays.
   static constexpr size_t kWorkspaceSize = size_t{32} << 20;
 
-  /// By the library that this process has loaded, as LibTorch's CUDA half has. nullptr where there
+  /// Uses the library that this process has loaded, as LibTorch's CUDA half does. nullptr if there
   /// is none, or libmeg was built without CUDA.
   static std::unique_ptr<CublasLtProducts> of_loaded_library();
 
@@ -66,11 +66,11 @@ class CublasLtProducts {
   CublasLtProducts& operator=(const CublasLtProducts&) = delete;
 
   /// Queues the product on `stream` (a cudaStream_t) of the current device. workspace: device
-  /// memory of kWorkspaceSize bytes that stays this product's until it has run.
-  /// timed: the first product of a shape times several algorithms, waiting for each, and keeps the
-  /// quickest; otherwise, and for products that add, which cannot run twice, the one that the
-  /// library puts first is taken, the same in each process. False where the library has no
-  /// algorithm for the shape, or refuses: nothing is queued then.
+  /// memory of kWorkspaceSize bytes that nothing else may use until the product has run.
+  /// timed: the first product of a shape times several algorithms, waiting for each, and the
+  /// fastest is kept. Otherwise, and for products that add, which cannot run twice, the library's
+  /// first choice is used, which is the same in every process. False if the library has no
+  /// algorithm for the shape or fails; then nothing is queued.
   bool run(const EpilogueProduct& product, void* workspace, CUstream_st* stream, bool timed);
 
  private:

@@ -20,8 +20,8 @@ struct FewRowsProduct {
   int64_t depth = 0;
 };
 
-/// Columns [column_begin, column_end), so that the caller's threads share the weight; results do
-/// not depend on how.
+/// Computes columns [column_begin, column_end), so that the caller can divide the weight over
+/// threads; results do not depend on the division.
 void few_rows_product_cpu(const FewRowsProduct& call, int64_t column_begin, int64_t column_end);
 
 }  // namespace meg::kernels

@@ -4,7 +4,7 @@
 
 namespace meg::model {
 
-/// What Megatron's estimates print as MB: bytes.
+/// Bytes in the MB of Megatron's estimates.
 inline constexpr double kMegabyte = 1024 * 1024;
 
 /// A count as a factor of a product that may be larger than any integer holds.

@@ -35,7 +35,7 @@ enum class Presence : uint8_t {
   kUntied,            ///< untie_embeddings_and_output_weights
   kTiedCopy,          ///< Tied, and the last of several pipeline stages.
   kExperts,           ///< num_experts
-  kUntold,            ///< No configuration that is read says so.
+  kUntold,            ///< Not determined by any field that is read.
 };
 
 /// `weight` or `bias` of a module.
@@ -45,10 +45,10 @@ struct ParameterRow {
   std::array<Extent, 2> extents;  ///< Of the merged tensor.
 };
 
-/// How a family spells a module, and when it comes.
+/// How a family spells a module, and its place in the order.
 struct Spelling {
-  /// What stands before "weight" or "bias", {} for the layer's number; empty where the family has
-  /// no such module.
+  /// The part before "weight" or "bias", with {} for the layer's number; empty if the family has no
+  /// such module.
   std::string_view stem;
   int order;  ///< Place within its placement in the family's named_parameters().
 };
@@ -60,13 +60,13 @@ struct ModuleRow {
   Placement placement;
   bool has_extra_state;                              ///< Since core_v0.5.
   std::array<Spelling, kNameFamilyCount> spellings;  ///< By NameFamily.
-  std::string_view legacy_short;                     ///< Legacy's later word, where there is one.
+  std::string_view legacy_short;                     ///< Legacy's later spelling, if there is one.
   ParameterRow weight;
-  ParameterRow bias;  ///< extents kNone: the module has none, ever.
-  /// Name of a replicated tensor beside them that no optimizer changes; empty: none.
+  ParameterRow bias;  ///< With extents kNone the module never has one.
+  /// Name of a replicated tensor beside them that no optimizer updates; empty: none.
   std::string_view buffer = {};
 
-  /// What stands before "weight" or "bias" in the canonical name.
+  /// The part before "weight" or "bias" in the canonical name.
   std::string_view canonical_stem() const {
     return placement == Placement::kOutput && weight.presence == Presence::kTiedCopy
                ? spellings[static_cast<size_t>(NameFamily::kLegacy)].stem
@@ -74,7 +74,7 @@ struct ModuleRow {
   }
 };
 
-/// Names that are recognised but cut by no rule of the table.
+/// Names that are recognized but partitioned by no rule of the table.
 struct OtherNameRow {
   std::string_view pattern;  ///< RE2 over the whole name; group 1 is the layer's number.
   Placement placement;
@@ -82,10 +82,10 @@ struct OtherNameRow {
   bool is_expert;
 };
 
-/// The rows of GPT. Where two spell a parameter alike, the first is meant.
+/// The rows of GPT. If two have the same spelling, the first one applies.
 std::span<const ModuleRow> gpt_module_rows();
 
-/// Tried after these, in order.
+/// The rows that are tried after those, in order.
 std::span<const OtherNameRow> gpt_other_name_rows();
 
 }  // namespace meg::model

@@ -10,7 +10,7 @@ namespace meg::model {
 /// The largest parallel size an error proposes.
 inline constexpr int64_t kLargestProposal = 64;
 
-/// The sizes up to kLargestProposal that `fits` takes, as "1, 2, 4".
+/// The sizes up to kLargestProposal that `fits` accepts, as "1, 2, 4".
 template <class Fits>
 std::string proposals(Fits fits) {
   std::string text;

@@ -20,9 +20,9 @@
 namespace meg::parallel {
 
 /// Detects that another rank failed, died or does not arrive while this rank waits for its GPU,
-/// which would otherwise wait forever. Each rank listens to the one after it, whose
-/// connection ends with its process, and looks for the failure that a rank has claimed; what is
-/// queued on the GPU may take a time-out at most.
+/// which would otherwise wait forever. Each rank listens to the next one, whose connection ends
+/// with its process, and polls for the failure that a rank has claimed; work queued on the GPU may
+/// take at most the timeout.
 class RankWatch {
  public:
   struct Options {

@@ -12,17 +12,17 @@ namespace meg::samples {
 /// The order in which samples are taken: --dataloader-type, and --full-validation.
 enum class DataloaderType {
   kSingle,          ///< In the order of the dataset, once.
-  kCyclic,          ///< Shuffled anew in every epoch, forever.
-  kFullValidation,  ///< Every sample once, one a micro-batch; consumed_samples is not used.
+  kCyclic,          ///< Shuffled again in every epoch, without end.
+  kFullValidation,  ///< Every sample once, one per micro-batch; consumed_samples is not used.
 };
 
-/// Which samples each micro-batch of a data-parallel rank has. Any batch is found in O(1) (cyclic:
-/// O(samples) once an epoch). Otherwise immutable; belongs to one thread.
+/// Determines the samples of each micro-batch of a data-parallel rank. Any batch is found in O(1)
+/// (cyclic: O(samples) once per epoch). For use by one thread.
 class BatchSampler {
  public:
   struct Options {
     DataloaderType type = DataloaderType::kSingle;
-    int64_t total_samples = 0;     ///< Of the dataset; at least 1.
+    int64_t total_samples = 0;     ///< Samples in the dataset; at least 1.
     int64_t consumed_samples = 0;  ///< By all ranks, before this run.
     int64_t micro_batch_size = 1;  ///< Samples
     int64_t data_parallel_rank = 0;
@@ -32,7 +32,7 @@ class BatchSampler {
 
   virtual ~BatchSampler() = default;
 
-  /// kInvalidArgument where a number is out of range or no samples are left.
+  /// kInvalidArgument if a number is out of range or no samples are left.
   /// Mirrors Megatron-LM megatron/training/datasets/data_samplers.py.
   static Result<std::unique_ptr<BatchSampler>> create(const Options& options);
 

@@ -27,7 +27,7 @@ class BatchSchedule {
     std::optional<BatchRampup> rampup = std::nullopt;
   };
 
-  /// One sample a step.
+  /// One sample per step.
   BatchSchedule() = default;
 
   /// kInvalidArgument where a number is out of range or where the batch of a step of a run from
@@ -36,32 +36,32 @@ class BatchSchedule {
 
   int64_t global_batch_size() const { return global_batch_size_; }
 
-  /// kInvalidArgument where a batch size does not divide into micro-batches of the ranks.
+  /// kInvalidArgument if a batch size cannot be divided into micro-batches of the ranks.
   /// micro_batch_size: nullopt: the schedule's.
   Status check_batch_size(std::string_view name, int64_t batch_size,
                           std::optional<int64_t> micro_batch_size = std::nullopt) const;
 
-  /// kInvalidArgument where a batch size is not a number of micro-batches on each rank that fills
-  /// groups of them, as the interleaved schedule needs it: what is left over is nothing, or as many
-  /// as the pipeline has stages. So where a group is less than these, or more than a batch.
+  /// kInvalidArgument unless the micro-batches of each rank fill groups, as the interleaved
+  /// schedule requires: the remainder must be zero or at least the number of pipeline stages. A
+  /// group must not be smaller than that number or larger than a batch.
   Status check_micro_batches_fill(int64_t stages, int64_t group) const;
 
   /// The batch size of the step that begins after consumed_samples.
   int64_t batch_size_after(int64_t consumed_samples) const;
 
-  /// Samples consumed before step `step`, the first is 1; the largest int64 where they are more.
+  /// Samples consumed before step `step` (from 1); saturates at the largest int64.
   int64_t consumed_before(int64_t step) const;
 
-  /// The step that consumes sample number `sample` (from 0), the first is 1.
+  /// The step (from 1) that consumes sample number `sample` (from 0).
   int64_t step_of(int64_t sample) const;
 
-  /// Steps that --train-samples gives, the last, incomplete batch left out. 0 or less: none.
-  /// whole_rampup: as up to core 0.7, where the ramp-up counts to its end although the samples end
+  /// The number of steps for --train-samples, without an incomplete last batch. 0 or less: none.
+  /// whole_rampup: as up to core 0.7, which counts the whole ramp-up even if the samples end
   /// before. Mirrors megatron/training/training.py: update_train_iters.
   int64_t steps_for(int64_t train_samples, bool whole_rampup = false) const;
 
  private:
-  /// Steps of one batch size, up to the next stretch.
+  /// Steps with one batch size, up to the next stretch.
   struct Stretch {
     int64_t first_step = 1;
     int64_t first_sample = 0;
@@ -77,7 +77,7 @@ class BatchSchedule {
   int64_t data_parallel_size_ = 1;
   std::optional<BatchRampup> rampup_;
   double samples_per_increment_ = 0;
-  /// Of a run from its first sample; at least one.
+  /// For a run from its first sample; at least one.
   std::vector<Stretch> stretches_ = {{.first_step = 1, .first_sample = 0, .batch_size = 1}};
 };
 

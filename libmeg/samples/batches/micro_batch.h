@@ -26,9 +26,9 @@ struct MicroBatch {
   std::span<uint8_t> attention_mask;
 };
 
-/// Memory for micro-batches: plain by default; a trainer gives pinned memory here.
+/// Allocates memory for micro-batches: plain memory by default; a trainer uses pinned memory.
 struct BatchMemory {
-  std::function<void*(size_t bytes)> allocate;  ///< 64-byte aligned; null where there is none left.
+  std::function<void*(size_t bytes)> allocate;  ///< 64-byte aligned; null if none is left.
   std::function<void(void* memory, size_t bytes)> release;
 };
 
@@ -36,20 +36,20 @@ struct BatchMemory {
 class BatchBuffer {
  public:
   struct Shape {
-    int64_t samples = 0;          ///< At most.
+    int64_t samples = 0;          ///< Maximum number of samples.
     int64_t sequence_length = 0;  ///< L, at least 1.
     bool attention_mask = false;
   };
 
-  /// memory: empty functions mean plain memory. kInvalidArgument where a size is below 1 or does
-  /// not fit, kResourceExhausted where memory gives none.
+  /// memory: empty functions mean plain memory. kInvalidArgument if a size is below 1 or overflows,
+  /// kResourceExhausted if memory is insufficient.
   static Result<BatchBuffer> create(const Shape& shape, const BatchMemory& memory);
 
   BatchBuffer(BatchBuffer&& other) noexcept;
   BatchBuffer& operator=(BatchBuffer&&) = delete;
   ~BatchBuffer();
 
-  /// Where the sampler puts the numbers of the samples to read.
+  /// The numbers of the samples to read, filled by the sampler.
   std::vector<int64_t>& sample_numbers() { return sample_numbers_; }
 
   /// Reads the samples of sample_numbers(). The first sample that cannot be read ends it.

@@ -25,8 +25,8 @@ class SampleLoader {
   };
 
   /// dataset must outlive the loader.
-  /// kInvalidArgument where a number is out of range or the dataset's texts have another length
-  /// than options.sample says; kResourceExhausted where memory or threads cannot be had.
+  /// kInvalidArgument if a number is out of range or the dataset's texts are not of the length in
+  /// options.sample; kResourceExhausted if memory or threads are insufficient.
   static Result<std::unique_ptr<SampleLoader>> create(const SampleDataset& dataset,
                                                       std::unique_ptr<BatchSampler> sampler,
                                                       const Options& options);

@@ -21,7 +21,7 @@ struct TracedSample {
   SampleSource source;
 };
 
-/// How a run goes through its samples.
+/// The order in which a run uses its samples.
 struct TraceSchedule {
   BatchSchedule batches;
   DataloaderType type = DataloaderType::kSingle;
@@ -36,9 +36,9 @@ Result<std::vector<TracedSample>> trace_step(const SampleDataset& dataset,
                                              const TraceSchedule& schedule, int64_t step,
                                              int64_t rank);
 
-/// Every sample of the run that holds tokens of the sequences [range.begin, range.end) of dataset
-/// number dataset_number (of dataset.prefixes()), in the order of the steps. A sample's source has
-/// all of its parts, other documents' too.
+/// Every sample of the run that contains tokens of the sequences [range.begin, range.end) of
+/// dataset number dataset_number (of dataset.prefixes()), in the order of the steps. A sample's
+/// source lists all of its parts, including those from other documents.
 Result<std::vector<TracedSample>> trace_sequences(const SampleDataset& dataset,
                                                   const TraceSchedule& schedule,
                                                   int64_t dataset_number,

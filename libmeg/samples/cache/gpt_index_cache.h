@@ -20,7 +20,8 @@ namespace meg::samples {
 struct GptIndexCacheFiles {
   std::string description;  ///< Empty at v2.x, which writes none.
   GptIndexPaths indices;
-  std::string sidecar;  ///< libmeg's own: the data that the indices were built from.
+  std::string
+      sidecar;  ///< libmeg's own file, which describes the data that the indices were built from.
 
   /// The files of a complete cache, in the order in which they appear: all but the sidecar.
   std::vector<std::string> parts() const;
@@ -30,7 +31,7 @@ struct GptIndexCacheFiles {
 /// (one of its files); return false to stop waiting with kCancelled. Empty: waits silently.
 using CacheWaiting = std::function<bool(const std::string& cache)>;
 
-/// What a split's indices are built from, and how their cache is found.
+/// The data from which a split's indices are built, and the places of their cache.
 struct GptIndexCacheRequest {
   const dataset::IndexedDataset* dataset = nullptr;
   dataset::SequenceRange range;  ///< Of the split, not empty.
@@ -40,7 +41,7 @@ struct GptIndexCacheRequest {
   int64_t sequence_length = 0;
   bool extra_token = true;
   bool drop_last_partial = true;
-  /// Places to look in, in order; the last one is where a missing cache is built.
+  /// Places to search, in order; a missing cache is built in the last one.
   std::vector<GptIndexCacheFiles> places;
   CacheWaiting waiting;
   CacheCancelled cancelled;
@@ -48,7 +49,7 @@ struct GptIndexCacheRequest {
 
 class CacheSource;
 
-/// What was done about a cache.
+/// What was done to open a cache.
 enum class CacheOutcome { kFound, kBuilt, kRebuilt };
 
 struct GptIndexCache {
@@ -56,7 +57,7 @@ struct GptIndexCache {
   GptIndexPlan plan;
   CacheOutcome outcome = CacheOutcome::kFound;
   std::string reason;  ///< kRebuilt: one line that says why the existing cache could not be used.
-  GptIndexCacheFiles files;  ///< The place that was taken.
+  GptIndexCacheFiles files;  ///< The place that was used.
 };
 
 /// Opens the cached indices of splits or builds them.
@@ -66,10 +67,10 @@ struct GptIndexCache {
 /// .idx as in the sidecar or, if only the time differs, the same lengths. A cache that cannot be
 /// used is rebuilt, with the reason. Opening reads a few entries; GptDataset checks every one that
 /// it reads. Safe when many processes ask for the same cache at once: one builds, the others wait
-/// and load. Errors: kIoError where the place cannot be written, with the hint at
-/// --data-cache-path; kResourceExhausted where the disk is full or no memory is left; kOutOfRange
-/// for a range outside the dataset; kCorruption for negative lengths; kInvalidArgument where the
-/// range has no tokens, and what plan_gpt_index gives.
+/// and load. Errors: kIoError if the place cannot be written, with a hint at --data-cache-path;
+/// kResourceExhausted if the disk is full or memory is insufficient; kOutOfRange for a range
+/// outside the dataset; kCorruption for negative lengths; kInvalidArgument if the range has no
+/// tokens; those of plan_gpt_index().
 ///
 /// A group flushes and renames the caches that it builds together, a few dozen at a time, because
 /// the device takes little longer for them than for one. It holds their locks until then, but never
@@ -78,7 +79,7 @@ class GptIndexCacheGroup {
  public:
   using Take = std::function<void(Result<GptIndexCache>)>;
 
-  /// groups: that are in use at once, and share the descriptors.
+  /// groups: the number of groups in use at once, which share the available descriptors.
   explicit GptIndexCacheGroup(int groups = 1);
   GptIndexCacheGroup(const GptIndexCacheGroup&) = delete;
   /// Caches that were not committed are discarded.

@@ -12,7 +12,7 @@
 
 namespace meg::samples {
 
-/// Where the three .npy files of a split go.
+/// The paths of the three .npy files of a split.
 struct GptIndexPaths {
   std::string document_index;
   std::string sample_index;

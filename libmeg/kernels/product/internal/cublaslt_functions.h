@@ -6,8 +6,8 @@
 
 namespace meg::kernels {
 
-/// The functions of cuBLASLt that libmeg calls. They are found at run time: programs that compute
-/// on a CPU do not load a library of half a gigabyte.
+/// The functions of cuBLASLt that libmeg calls. They are looked up at run time, so that programs
+/// that compute on a CPU need not load a library of half a gigabyte.
 struct CublasLtFunctions {
   decltype(&cublasLtCreate) create = nullptr;
   decltype(&cublasLtDestroy) destroy = nullptr;
@@ -22,8 +22,8 @@ struct CublasLtFunctions {
   decltype(&cublasLtMatmulAlgoGetHeuristic) get_heuristic = nullptr;
   decltype(&cublasLtMatmul) matmul = nullptr;
 
-  /// Those of the library that this process has loaded, as LibTorch's CUDA half has; nullopt where
-  /// one is missing.
+  /// The functions of the library that this process has loaded, as LibTorch's CUDA half does;
+  /// nullopt if one is missing.
   static std::optional<CublasLtFunctions> loaded();
 };
 

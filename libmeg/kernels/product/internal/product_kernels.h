@@ -18,11 +18,11 @@ struct ProductCall {
   int64_t output_stride = 0;
 };
 
-/// The inner loops of matrix products with few rows. An output depends on its own row and column
-/// alone, bit for bit, however many others are computed with it. Unlike CpuLoops these use the
+/// The inner loops of matrix products with few rows. An output depends only on its own row and
+/// column, bit for bit, however many others are computed with it. Unlike CpuLoops these use the
 /// fused multiply-add, so that instruction sets differ in the last bits.
 struct ProductKernels {
-  /// Reads the weight once, in order, which is what it is made for.
+  /// Reads the weight once, in order.
   void (*product)(const ProductCall& call);
 
   /// output[d] += sum over r of weights[r] * rows[r][d], rows being (count, depth), dense.

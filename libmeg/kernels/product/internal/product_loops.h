@@ -20,7 +20,7 @@ constexpr int64_t kTileColumns = 2;
 #endif
 constexpr int64_t kCacheLine = 64;
 
-/// a * b + c, rounded once where the processor can.
+/// a * b + c, rounded once if the processor can do that.
 inline Floats multiply_add(Floats a, Floats b, Floats c) {
 #if defined(__AVX512F__)
   return _mm512_fmadd_ps(a, b, c);
@@ -54,10 +54,10 @@ inline float sum_of_lanes(Floats values) {
 #endif
 }
 
-/// Memory that will be wanted soon, a little of it at each step.
+/// Prefetches memory that will be needed soon, a little at each step.
 struct Ahead {
   const char* at;
-  int64_t lines;  ///< Each step asks for so many cache lines.
+  int64_t lines;  ///< Cache lines prefetched at each step.
 
   inline void step() {
     for (int64_t line = 0; line < lines; ++line, at += kCacheLine) __builtin_prefetch(at, 0, 2);

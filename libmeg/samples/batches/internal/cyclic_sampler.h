@@ -7,12 +7,12 @@
 
 namespace meg::samples {
 
-/// Epoch after epoch of shuffled samples; each begins where the samples consumed so far say.
-/// Mirrors MegatronPretrainingRandomSampler.
+/// Shuffled samples, epoch after epoch, starting after the samples consumed so far. Mirrors
+/// MegatronPretrainingRandomSampler.
 class CyclicSampler : public BatchSampler {
  public:
-  /// kInvalidArgument where the dataset is smaller than one batch of all ranks, larger than 2^32
-  /// samples, or where the consumed samples are no whole batches.
+  /// kInvalidArgument if the dataset is smaller than one batch of all ranks or larger than 2^32
+  /// samples, or if the consumed samples are not whole batches.
   static Result<std::unique_ptr<BatchSampler>> create(const Options& options);
 
   bool next(std::vector<int64_t>& samples) override;

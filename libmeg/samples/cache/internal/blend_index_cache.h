@@ -12,16 +12,16 @@
 
 namespace meg::samples {
 
-/// What a blend's indices are built from and found by.
+/// The data from which a blend's indices are built, and the places of their cache.
 struct BlendIndexRequest {
   std::vector<double> weights;         ///< Normalized; unused without `size`.
   std::optional<int64_t> size;         ///< Samples; nullopt: all of every dataset.
   std::vector<int64_t> dataset_sizes;  ///< Samples of each dataset.
   bool byte_indices = false;           ///< uint8 dataset numbers, as before Megatron core.
-  /// Draws beyond a dataset's end are taken; reading such a sample is the error. v2.x: its blends
-  /// are longer than what is asked of them.
+  /// Allows draws beyond a dataset's end; only reading such a sample is an error. For v2.x, whose
+  /// blends are longer than requested.
   bool draws_beyond_end = false;
-  std::string description;               ///< The text that the files are named by.
+  std::string description;               ///< The text from which the files are named.
   std::optional<BlendIndexFiles> files;  ///< nullopt: built in memory.
   CacheWaiting waiting;
   CacheCancelled cancelled;
@@ -30,11 +30,11 @@ struct BlendIndexRequest {
 struct BlendIndexCache {
   BlendIndex index;
   CacheOutcome outcome = CacheOutcome::kFound;
-  std::string reason;  ///< kRebuilt: why what was found could not be used.
+  std::string reason;  ///< kRebuilt: why the existing files could not be used.
 };
 
 /// Opens the cached indices, or builds and saves them; safe for many processes at once.
-/// kInvalidArgument where a dataset has fewer samples than the blend draws from it (unless
+/// kInvalidArgument if a dataset has fewer samples than the blend draws from it (unless
 /// draws_beyond_end).
 Result<BlendIndexCache> open_blend_index_cache(const BlendIndexRequest& request);
 

@@ -12,8 +12,8 @@ namespace meg::samples {
 
 /// The file names of index caches at every revision.
 
-/// Where the indices of one split of the dataset `prefix` are looked for, in order; a missing cache
-/// is built in the last one. description: what gpt_description gives.
+/// The places in which the indices of a split of the dataset `prefix` are searched, in order; a
+/// missing cache is built in the last one. description: from gpt_description().
 std::vector<GptIndexCacheFiles> gpt_index_cache_places(const std::string& prefix, Split split,
                                                        const std::string& description,
                                                        const std::optional<std::string>& cache_path,
@@ -39,7 +39,7 @@ struct BlendIndexFiles {
   std::vector<std::string> parts() const { return {description, dataset_index, sample_index}; }
 };
 
-/// nullopt where blends are not cached: without a cache path, and at v2.x.
+/// nullopt if blends are not cached: without a cache path, and at v2.x.
 std::optional<BlendIndexFiles> blend_index_files(Split split, const std::string& description,
                                                  const std::optional<std::string>& cache_path,
                                                  const megatron::MegatronVersion& version);

@@ -8,8 +8,8 @@
 
 namespace meg::samples {
 
-/// The lock under which a cache is built, `<main_file>.lock`. Where its last holder was killed, the
-/// partial files that it left of `files` are removed. waiting: see FileLock.
+/// Locks `<main_file>.lock`, under which a cache is built. If its last holder was killed, the
+/// partial files of `files` that it left are removed. waiting: see FileLock.
 Result<io::FileLock> lock_cache(const std::string& main_file, std::span<const std::string> files,
                                 const io::FileLock::Waiting& waiting);
 

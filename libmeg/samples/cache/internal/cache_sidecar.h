@@ -10,7 +10,7 @@
 
 namespace meg::samples {
 
-/// Digests of the three files of a cache: of their sizes and ends.
+/// Digests of the three files of a cache, computed from their sizes and ends.
 struct IndexDigests {
   std::string document_index;
   std::string sample_index;
@@ -19,12 +19,12 @@ struct IndexDigests {
   bool operator==(const IndexDigests&) const = default;
 };
 
-/// What libmeg writes beside the caches it builds: of which data, and how. FORMAT.md in the folder
-/// above has the fields.
+/// The file that libmeg writes beside the caches that it builds: their data and how they were
+/// built. FORMAT.md in the parent folder has the fields.
 struct CacheSidecar {
   IdxStamp idx;
   dataset::SequenceRange sequences;
-  LengthTotals lengths;  ///< Of those sequences.
+  LengthTotals lengths;  ///< Totals of those sequences.
   bool extra_token = true;
   bool drop_last_partial = true;
   IndexDigests indices;
@@ -37,7 +37,7 @@ std::string sidecar_text(const CacheSidecar& sidecar);
 /// was written, kUnsupported for another schema.
 Result<CacheSidecar> parse_sidecar(std::string_view text, const std::string& name);
 
-/// Reads a sidecar, whatever stands at path. kNotFound where nothing does.
+/// Reads the sidecar at `path`, whatever kind of file that is. kNotFound if there is none.
 Result<CacheSidecar> read_sidecar(const std::string& path);
 
 }  // namespace meg::samples

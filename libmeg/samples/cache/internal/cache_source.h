@@ -10,7 +10,7 @@
 
 namespace meg::samples {
 
-/// The data behind a request for a cache; what takes time is read when first asked for.
+/// The data for a requested cache; what takes time to read is read on first use.
 class CacheSource {
  public:
   /// Both must outlive it.
@@ -21,16 +21,16 @@ class CacheSource {
 
   const dataset::IndexedDataset& dataset() const { return *request_.dataset; }
 
-  /// kInvalidArgument or kOutOfRange where no cache can be made of the request.
+  /// kInvalidArgument or kOutOfRange if no cache can be built for the request.
   Status check() const;
 
   Result<IdxStamp> stamp();
   Result<LengthTotals> totals();
 
-  /// kInvalidArgument where there are no tokens; what plan_gpt_index gives.
+  /// kInvalidArgument if there are no tokens; otherwise the result of plan_gpt_index().
   Result<GptIndexPlan> plan(const LengthTotals& totals) const;
 
-  /// Reads all that a cache is built from; what is wrong with it.
+  /// Reads everything from which a cache is built; fails if something is wrong with it.
   Status prepare();
 
  private:
