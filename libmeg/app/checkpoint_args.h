@@ -5,9 +5,9 @@
 
 namespace meg::app {
 
-/// --use-checkpoint-args: what no flag says of the model comes from the checkpoint that --load
-/// names. A flag that contradicts the checkpoint stays, for check_architecture to refuse.
-/// kInvalidArgument without --load; else what opening gives.
+/// --use-checkpoint-args: takes the model's arguments that no flag sets from the checkpoint that
+/// --load names. A flag that contradicts the checkpoint is kept, and check_architecture refuses it.
+/// kInvalidArgument without --load; otherwise the errors of opening the checkpoint.
 /// Mirrors Megatron-LM megatron/training/checkpointing.py: load_args_from_checkpoint.
 Status take_checkpoint_args(megatron::ArgumentValues& args);
 

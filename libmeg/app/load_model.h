@@ -16,14 +16,15 @@ namespace meg::app {
 
 /// Which trained model to load, and how it computes.
 struct ModelRequest {
-  megatron::ArgumentValues args;     ///< Megatron's; what none of them says is the checkpoint's.
+  megatron::ArgumentValues args;     ///< Megatron's; missing ones are the checkpoint's.
   std::string device = "auto";       ///< auto, cpu or cuda.
   std::string load;                  ///< The checkpoint.
   std::optional<int64_t> ckpt_step;  ///< Else the iteration that the tracker names.
   bool use_checkpoint_args = false;
-  std::optional<int64_t> sequence_length;  ///< Else what the model has positions for.
+  std::optional<int64_t> sequence_length;  ///< nullopt: the model's positions.
   tokenizer::TokenizerOptions tokenizer;
-  bool allow_other_tokenizer = false;  ///< Than made the training data, by what says so.
+  bool allow_other_tokenizer =
+      false;  ///< Accepts another tokenizer than that of the training data.
 };
 
 /// A trained model that is ready for use, with its tokenizer.
@@ -35,12 +36,12 @@ struct LoadedModel {
   int64_t sequence_length = 0;
 };
 
-/// Opens the tokenizer, then the checkpoint, however its ranks lie.
+/// Opens the tokenizer, then the checkpoint, whatever its layout.
 ///
 /// What args do not say about the model comes from the checkpoint where --use-checkpoint-args
 /// is given, and also where no argument gives the model a shape; else they mean Megatron's
 /// defaults, as in its own programs. How it computes (GELU's form, epsilons, rotary positions)
-/// comes from the checkpoint where no flag says it. The padding of the vocabulary and the number of
+/// comes from the checkpoint unless flags set it. The padding of the vocabulary and the number of
 /// positions are the checkpoint's, too, unless flags give them.
 ///
 /// Errors: kInvalidArgument where flags contradict the checkpoint, or the checkpoint asks for what

@@ -8,8 +8,8 @@
 
 namespace meg::app {
 
-/// The checkpoint that --load names, for its args and weights alone: its optimizer is not looked
-/// at. fallback: fields for checkpoints without args. ckpt_step: the iteration instead of the
+/// Opens the checkpoint that --load names for its args and weights only; its optimizer is not read.
+/// fallback: fields for checkpoints without args. ckpt_step: the iteration instead of the
 /// tracker's.
 Result<checkpoint::MegatronCheckpoint> open_weights(
     const std::string& load, const megatron::FieldLookup& fallback = {},

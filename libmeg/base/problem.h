@@ -18,8 +18,8 @@ struct Problem {
   /// "sequence 5"; "decoder.layers.3.mlp.linear_fc1.weight exp_avg".
   std::string subject = {};
 
-  /// Of the first bad element in the tensor `subject`; beside a byte_offset the number that
-  /// `subject` ends with.
+  /// Index of the first bad element in the tensor `subject`; together with a byte_offset, the
+  /// number at the end of `subject`.
   std::vector<int64_t> index = {};
   std::string expected = {};
   std::string found = {};

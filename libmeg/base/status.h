@@ -8,7 +8,7 @@
 
 namespace meg {
 
-/// The kind of an error, by what a caller can do about it; the message says the rest.
+/// The kind of an error, according to what a caller can do about it; the message has the details.
 enum class StatusCode {
   kOk,
   kInvalidArgument,    ///< The caller's arguments are wrong.

@@ -30,13 +30,14 @@ struct LambadaExample {
 };
 
 /// The texts of a LAMBADA file: JSON lines, {"text": ...}. Errors name file and line: kNotFound and
-/// kIoError of opening; kCorruption where a line is no such object or no UTF-8; kInvalidArgument
-/// for a file without a line.
+/// kIoError from opening; kCorruption if a line is not such an object or not UTF-8;
+/// kInvalidArgument for an empty file.
 Result<std::vector<std::string>> read_lambada_texts(const std::string& path);
 
-/// Texts to examples. A context is cut on its left where it and the target but its last token are
-/// more than sequence_length tokens. path: for errors. kInvalidArgument, with the line, where a
-/// text gives no context or no target or has no ids, or the target alone is too long.
+/// Converts texts to examples. A context is truncated on the left if, together with the target
+/// except its last token, it has more than sequence_length tokens. path: for errors.
+/// kInvalidArgument, with the line, if a text has no context, no target or no ids, or if the target
+/// alone is too long.
 /// Mirrors Megatron-LM tasks/zeroshot_gpt/datasets.py: _LambadaDataset.get_tokens.
 Result<std::vector<LambadaExample>> lambada_examples(std::span<const std::string> texts,
                                                      LambadaTarget target,
@@ -44,9 +45,9 @@ Result<std::vector<LambadaExample>> lambada_examples(std::span<const std::string
                                                      int64_t sequence_length,
                                                      const std::string& path);
 
-/// Scores of the examples of several definitions, [definition][example]. Where two of them see the
-/// same tokens of a text the model does so once. Of several ranks the first calls it, while the
-/// others follow_scoring().
+/// Scores the examples of several definitions: [definition][example]. If two definitions give the
+/// same tokens for a text, the model runs once. If there are several ranks, the first one calls it
+/// while the others call follow_scoring().
 Result<std::vector<std::vector<SequenceScore>>> score_lambada(
     nn::GptModel& model, std::span<const std::vector<LambadaExample>> definitions,
     const ScoringOptions& options, const parallel::ParallelState& ranks = {});

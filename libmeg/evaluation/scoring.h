@@ -19,18 +19,18 @@ struct ScoringSequence {
   int64_t targets = 0;              ///< At least 1.
 };
 
-/// What the model says about a sequence's targets, in their order.
+/// The model's scores for a sequence's targets, in order.
 struct SequenceScore {
   std::vector<int32_t> predicted;  ///< The most likely token at each.
-  std::vector<float> logprobs;     ///< Of the targets themselves.
+  std::vector<float> logprobs;     ///< Log probabilities of the targets.
 
-  /// Of all targets together.
+  /// The sum over all targets.
   double logprob() const;
 };
 
 struct ScoringOptions {
-  /// Tokens of the true vocabulary: ids from here on pad it and are neither predicted nor do they
-  /// take a share of the probability.
+  /// Tokens of the true vocabulary: higher ids are padding, which is never predicted and has no
+  /// share of the probability.
   int64_t vocab_size = 0;
   /// Tokens per batch, including padding; 0: a size that is fast on the device.
   int64_t batch_tokens = 0;
@@ -43,8 +43,8 @@ struct ScoringOptions {
   ProgressCallback progress;
 };
 
-/// Runs the model over sequences, longest first in batches of about one length, with the output
-/// layer on the rows that are asked about only. The model must be in evaluation mode.
+/// Runs the model over sequences, longest first in batches of similar length, with the output layer
+/// only on the rows that predict targets. The model must be in evaluation mode.
 /// Returns a score for each sequence, in the order given.
 /// ranks: those that hold the model's parts, maybe several copies of it, which share the batches.
 /// All of them call it; the sequences and options are the first rank's, and it alone gets scores.

@@ -11,24 +11,24 @@
 
 namespace meg::evaluation {
 
-/// A text to take the perplexity of.
+/// A text whose perplexity is measured.
 struct WikitextData {
-  std::vector<int32_t> tokens;      ///< Of the detokenized text.
+  std::vector<int32_t> tokens;      ///< Tokens of the detokenized text.
   int64_t num_original_tokens = 0;  ///< Words between single spaces of the text as it was.
 
   int64_t num_tokenized_tokens() const { return static_cast<int64_t>(tokens.size()); }
 };
 
-/// A whole file as one text, detokenized. Errors name the file: kNotFound and kIoError of opening;
-/// kCorruption where it is not UTF-8; kInvalidArgument with fewer than two words or tokens, and
-/// where the text has no ids.
+/// Reads a whole file as one text and detokenizes it. Errors name the file: kNotFound and kIoError
+/// from opening; kCorruption if it is not UTF-8; kInvalidArgument if it has fewer than two words or
+/// tokens, or no ids.
 /// Mirrors Megatron-LM tasks/zeroshot_gpt/datasets.py: _build_wikitext103_dataset.
 Result<WikitextData> read_wikitext(const std::string& path, const tokenizer::Tokenizer& tokenizer);
 
-/// Windows of sequence_length tokens that begin `overlapping_eval` tokens apart (at least 1); of
-/// all but the first only the last overlapping_eval targets are asked about, so that each token but
-/// the very first is a target once. An overlapping_eval above sequence_length leaves tokens out, as
-/// Megatron does. Valid as long as tokens are.
+/// Windows of sequence_length tokens that begin `overlapping_eval` (at least 1) tokens apart. In
+/// all but the first, only the last overlapping_eval targets count, so that each token except the
+/// very first is a target once. An overlapping_eval above sequence_length skips tokens, as in
+/// Megatron. Valid as long as `tokens`.
 /// Mirrors Megatron-LM tasks/zeroshot_gpt/datasets.py: _LMDataset, without its windows that ask
 /// about nothing.
 std::vector<ScoringSequence> wikitext_windows(std::span<const int32_t> tokens,

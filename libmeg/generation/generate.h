@@ -20,15 +20,15 @@ struct GenerationProgress {
   int64_t finished = 0;                          ///< Texts.
   int64_t texts = 0;                             ///< In all.
   int64_t tokens = 0;                            ///< Made so far.
-  std::vector<GeneratedToken> step_tokens = {};  ///< Of the last step; a beam search gives none.
+  std::vector<GeneratedToken> step_tokens = {};  ///< Of the last step; none for beam searches.
 };
 
 /// Called after every step. Returning false ends the work with kCancelled.
 using GenerationProgressCallback = std::function<bool(const GenerationProgress&)>;
 
 /// Completes all texts, as many at a time as the engine has room for; answers in their order.
-/// The engine has no other requests. Errors: the engine's; where a request is wrong nothing is
-/// made, and the message begins with its number.
+/// The engine has no other requests. Errors: the engine's; if a request is invalid, nothing is
+/// generated, and the message begins with its number.
 Result<std::vector<serving::GeneratedText>> generate(
     serving::GenerationEngine& engine, std::vector<serving::GenerationRequest> requests,
     const GenerationProgressCallback& progress = nullptr);

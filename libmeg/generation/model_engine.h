@@ -15,14 +15,15 @@ struct EngineOptions {
   int64_t max_slots = 16;  ///< Texts that a step continues.
   /// Tokens of them all, prompts and answers; 0: as many as the slots have positions for.
   int64_t max_tokens = 0;
-  /// Tokens of all texts of all beam searches, which take memory as they come; 0: as max_tokens.
+  /// Maximum tokens of all texts of all beam searches, which allocate memory as needed; 0:
+  /// max_tokens.
   int64_t max_beam_tokens = 0;
-  int64_t max_sequence_length = 0;  ///< Of one text; 0: the model's positions.
+  int64_t max_sequence_length = 0;  ///< Tokens of one text; 0: the model's positions.
 };
 
 /// An engine over a model, which it alone uses from now on, without dropout; model and
-/// tokenizer are to outlive it. A text is the same whatever texts are beside it: on a CPU bit for
-/// bit where max_slots is at most 64 (AVX2 or better), else but for the order of sums.
+/// tokenizer are to outlive it. A text does not depend on other texts in the batch: bit for bit on
+/// a CPU if max_slots is at most 64 (AVX2 or better), otherwise except for the order of sums.
 /// ranks: those that hold the model's parts; the first has the engine, the others follow it, as
 /// long as it lives.
 /// Errors: kInvalidArgument where the tokenizer has more tokens than the model, options are out

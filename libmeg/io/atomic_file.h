@@ -40,9 +40,9 @@ class AtomicFile {
   /// of killed writers: if a holder was killed, the next one calls remove_stale_partials.
   static Result<AtomicFile> create_under_lock(const std::string& path);
 
-  /// For a file that another process may continue: its partial file is `<path><suffix>`, which the
-  /// destructor keeps and the next open_kept() opens with its content. The caller ensures that only
-  /// one process at a time uses it.
+  /// Creates a file that another process may continue: its partial file is `<path><suffix>`, which
+  /// the destructor keeps and the next open_kept() opens with its content. The caller ensures that
+  /// only one process at a time uses it.
   static Result<AtomicFile> open_kept(const std::string& path, const std::string& suffix);
 
   /// The partial file of an open_kept() of another process, to be published.
@@ -92,7 +92,7 @@ class AtomicFile {
   /// What a crash of the machine directly after commit() may undo.
   enum class Flush {
     kFilesAndFolder,  ///< Nothing.
-    kFiles,           ///< The new names; what they then name is whole.
+    kFiles,           ///< The new names; each then names a complete file.
     kNothing,         ///< Also contents, unless flush_all() has been called: for files whose
                       ///< readers see what is missing.
   };

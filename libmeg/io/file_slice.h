@@ -25,14 +25,14 @@ class FileSlice {
 
   const FileDescriptor& file() const { return *file_; }
 
-  /// Of the first byte in the file.
+  /// Offset of the first byte in the file.
   uint64_t begin() const { return begin_; }
 
   uint64_t size() const { return size_; }
 
   const std::string& name() const { return name_; }
 
-  /// kCorruption where the file ends before `into` is full. offset + into.size(): at most size().
+  /// kCorruption if the file ends before `into` is full. offset + into.size(): at most size().
   Status read_exactly_at(uint64_t offset, std::span<std::byte> into) const {
     return file_->read_exactly_at(begin_ + offset, into);
   }

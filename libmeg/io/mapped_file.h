@@ -62,7 +62,7 @@ class MappedFile {
 };
 
 /// A part of a file, mapped read-only with all of its pages: for a reader that goes over them in an
-/// order of its own. What MappedFile says of files that are cut short holds for it as well.
+/// order of its own. See MappedFile for files that are truncated while they are mapped.
 class MappedStretch {
  public:
   MappedStretch() = default;
@@ -70,7 +70,7 @@ class MappedStretch {
   MappedStretch& operator=(MappedStretch&& other) noexcept;
   ~MappedStretch();
 
-  /// kCorruption where the file ends before.
+  /// kCorruption if the file ends earlier.
   static Result<MappedStretch> map(const FileDescriptor& file, uint64_t offset, size_t length);
 
   /// Valid as long as this object lives.

@@ -13,7 +13,7 @@ namespace meg::io {
 /// writing them to the device. The file is borrowed. One thread at a time.
 class PieceWriter {
  public:
-  /// offset: where the first byte goes.
+  /// offset: the position of the first byte.
   PieceWriter(const AtomicFile& file, int64_t offset) : file_(&file), flushed_(offset) {}
 
   Status append(std::span<const std::byte> bytes);
@@ -29,7 +29,7 @@ class PieceWriter {
   /// Flushes and skips `count` bytes, which another writer fills.
   Status skip(int64_t count);
 
-  /// Where the next byte goes.
+  /// The position of the next byte.
   int64_t position() const { return flushed_ + static_cast<int64_t>(piece_.size()); }
 
  private:

@@ -40,14 +40,14 @@ std::vector<std::string> target_sizes_lines(std::optional<int64_t> train,
 /// The time of a timer on every rank since the last log.
 struct TimerTimes {
   std::string name;                     ///< Such as "forward-backward".
-  std::vector<double> seconds_by_rank;  ///< 0 where the rank did not do it.
+  std::vector<double> seconds_by_rank;  ///< 0 if the rank did not run it.
 };
 
 /// --timing-log-option
 enum class TimingLogOption : uint8_t { kMax, kMinMax, kAll };
 
-/// "(min, max) time across ranks (ms):" and one line a timer; nothing where no timer ran.
-/// normalizer: steps that the times are shared by. Mirrors megatron/core/timers.py.
+/// "(min, max) time across ranks (ms):" and one line per timer; nothing if no timer ran.
+/// normalizer: the number of steps by which the times are divided. Mirrors megatron/core/timers.py.
 std::vector<std::string> timers_lines(TimingLogOption option, std::span<const TimerTimes> timers,
                                       double normalizer);
 

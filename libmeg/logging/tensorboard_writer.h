@@ -9,9 +9,9 @@
 
 namespace meg::logging {
 
-/// An event file that TensorBoard shows while it grows; so, unlike other outputs, it stands under
-/// its final name from the start, events.out.tfevents.<seconds>.<host>.<pid>.<number>, and only
-/// whole records are appended. One thread at a time.
+/// An event file that TensorBoard shows while it grows; so, unlike other outputs, it has its final
+/// name from the start, events.out.tfevents.<seconds>.<host>.<pid>.<number>, and only whole records
+/// are appended. One thread at a time.
 ///
 /// Records are TFRecords of tensorflow's Event message:
 ///     Event           {1: wall_time double, 2: step int64, 3: file_version, 5: Summary}
@@ -24,10 +24,10 @@ class TensorboardWriter {
  public:
   struct Options {
     int64_t max_queue = 1000;    ///< --tensorboard-queue-size: events kept back, at most.
-    double flush_seconds = 120;  ///< How long, at most (looked at when the next one comes).
+    double flush_seconds = 120;  ///< Maximum time between flushes, checked at every event.
   };
 
-  /// Makes the folder where it is missing, and a new file in it. kIoError and kNotFound name them.
+  /// Creates the folder if it is missing, and a new file in it. kIoError and kNotFound name them.
   static Result<TensorboardWriter> create(const std::string& folder, const Options& options);
 
   TensorboardWriter(TensorboardWriter&&) = default;

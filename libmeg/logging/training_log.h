@@ -15,16 +15,16 @@ namespace meg::logging {
 /// 10.7F}.
 using Losses = std::vector<std::pair<std::string, float>>;
 
-/// What a log says about a step beside its losses.
+/// The figures of a step in a log line, apart from its losses.
 struct IterationFigures {
   int64_t iteration = 0;  ///< The first is 1.
   int64_t train_iters = 0;
   int64_t consumed_train_samples = 0;  ///< After the step.
-  int64_t skipped_train_samples = 0;   ///< Of these; told where there are any.
+  int64_t skipped_train_samples = 0;   ///< Included in these; printed if there are any.
   double learning_rate = 0;            ///< The next step's: the scheduler has moved on already.
   int64_t global_batch_size = 0;
   double loss_scale = 1;  ///< After the step; 1 without a scaler.
-  /// Before clipping. None where the step was skipped.
+  /// Before clipping; nullopt if the step was skipped.
   std::optional<double> grad_norm = std::nullopt;
   std::optional<double> num_zeros_in_grad = std::nullopt;
   std::optional<double> params_norm = std::nullopt;
@@ -41,15 +41,16 @@ class TrainingLog {
   explicit TrainingLog(const megatron::MegatronVersion& version)
       : dated_(version.dated_log_lines) {}
 
-  /// After every step. Losses of skipped steps count as NaN iterations where they are not finite.
+  /// Called after every step. Losses of skipped steps count as NaN iterations if they are not
+  /// finite.
   void add(const Losses& losses, bool skipped);
 
   /// Steps since the last line.
   int64_t iterations() const { return advanced_ + skipped_; }
 
-  /// The line about all steps since the last one, of which there must be one at least; begins anew.
-  /// Losses are means over the steps that were not skipped, in fp32 sums as Megatron's; those that
-  /// are not above 0 (all steps skipped, NaN) are left out.
+  /// The line about all steps since the last line, of which there must be at least one; resets the
+  /// sums. Losses are means over the steps that were not skipped, in fp32 sums as in Megatron;
+  /// those that are not above 0 (all steps skipped, NaN) are omitted.
   /// elapsed_seconds: since the last line. now: when it is. tflops: per GPU, where --log-throughput
   /// asks for it.
   std::string iteration_line(const IterationFigures& figures, double elapsed_seconds,

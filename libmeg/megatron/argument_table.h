@@ -65,7 +65,7 @@ struct ArgumentRow {
   std::string_view since;  ///< The oldest known revision that has it, as MegatronVersion's name.
   std::string_view until;  ///< The newest one that has it.
   Effect effect;
-  std::string_view reason;   ///< Of kNone, and of some kLog: why nothing differs ("profiling").
+  std::string_view reason;   ///< For kNone and some kLog: why nothing differs ("profiling").
   std::string_view metavar;  ///< What --help calls the value; empty where no program reads it.
   std::string_view range;    ///< Numbers: the allowed ones, "1..", "0..1", "..0"; empty: any.
   std::string_view help;     ///< One line for --help; empty where no program reads it.
@@ -75,7 +75,7 @@ struct ArgumentRow {
 /// has.
 std::span<const ArgumentRow> argument_rows(ArgumentFamily family);
 
-/// The first row of a family with this dest; nullptr where there is none.
+/// The first row of a family with this dest; nullptr if there is none.
 const ArgumentRow* find_argument(ArgumentFamily family, std::string_view dest);
 
 /// The words of a cell that holds several, such as other_names. Valid as long as the cell.

@@ -20,7 +20,7 @@ class FieldReader {
   /// lookup must live as long.
   explicit FieldReader(const FieldLookup& lookup) : lookup_(lookup) {}
 
-  /// nullopt where the field is missing or None. T: a member of FieldValue; type: its words for the
+  /// nullopt if the field is missing or None. T: a member of FieldValue; type: its words for the
   /// error.
   template <class T>
   std::optional<T> get(std::string_view name, std::string_view type) {

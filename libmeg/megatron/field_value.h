@@ -11,7 +11,7 @@
 namespace meg::megatron {
 
 /// The value of one field of a configuration: Megatron's args, flags of a command line,
-/// config.json. monostate: None; a list holds words as a command line would say them.
+/// config.json. monostate: None; a list holds words as on a command line.
 using FieldValue =
     std::variant<std::monostate, bool, int64_t, double, std::string, std::vector<std::string>>;
 

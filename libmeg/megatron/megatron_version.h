@@ -43,7 +43,7 @@ enum class RampupSteps {
 /// --mock-data
 enum class MockData {
   kNone,
-  kPadded,   ///< A stretch of ones a sample, drawn from (split, number), then padding
+  kPadded,   ///< A run of ones per sample, drawn from (split, number), then padding
   kLengths,  ///< Documents 1, 2, 3, ... of lengths drawn once
   kModulo,   ///< The same, modulo the vocabulary size
 };
@@ -90,7 +90,7 @@ struct MegatronVersion {
 
   MockData mock_data;
 
-  /// NullTokenizer has one token more than --vocab-size, the end of a document.
+  /// NullTokenizer has one token more than --vocab-size, the end-of-document token.
   bool null_tokenizer_adds_eod;
 
   /// NullTokenizer has a name in the descriptions of index caches.

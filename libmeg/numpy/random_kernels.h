@@ -61,7 +61,7 @@ inline uint32_t tempered_word(uint32_t word) {
   return word ^ (word >> 18);
 }
 
-/// Continues with a draw from where `done` stands, a word at a time. mask: bit_mask_of(max).
+/// Continues a draw at `done`, one word at a time. mask: bit_mask_of(max).
 inline void draw_plainly(std::span<const uint32_t> words, uint32_t mask, uint32_t max,
                          std::span<uint32_t> targets, RandomDraw& done) {
   while (done.words < words.size() && done.targets < targets.size()) {

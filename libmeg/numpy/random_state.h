@@ -40,8 +40,8 @@ class RandomState {
   template <class T>
   bool shuffle_values(std::span<T> values, const Stop& stop);
 
-  /// Fills `targets` with what bounded(max), bounded(max - 1) and so on would give, or begins to:
-  /// at least one, none where max - k has fewer bits than max. Returns those.
+  /// Fills the beginning of `targets` with the results of bounded(max), bounded(max - 1) and so on:
+  /// at least one, and none for which max - k has fewer bits than max. Returns that beginning.
   std::span<const uint32_t> draw_targets(uint32_t max, std::span<uint32_t> targets);
 
   const RandomKernels* kernels_;

@@ -29,20 +29,19 @@ class Object {
 
   /// Reads until `into` is full or the object ends. interrupted: may be null; once true, reading
   /// and waiting end with kCancelled. Errors name the address: those of ObjectStore::open, and
-  /// kIoError where the object is another one by now.
+  /// kIoError if the object has been replaced.
   virtual Result<size_t> read_at(int64_t offset, std::span<std::byte> into,
                                  const std::atomic<bool>* interrupted) const = 0;
 };
 
-/// A store that speaks S3. What fails for a while (5xx, "slow down", a cut connection) is tried
-/// again. May be called by several threads at once.
+/// A store that speaks S3's protocol. Retries after temporary failures (5xx, "slow down", a dropped
+/// connection). Thread-safe.
 class ObjectStore {
  public:
   virtual ~ObjectStore() = default;
 
-  /// Errors: kInvalidArgument for what is no address of an object, kNotFound, kIoError where the
-  /// store denies it, is in another region or does not answer, kCorruption for answers that are
-  /// none.
+  /// Errors: kInvalidArgument if it is not an object's address, kNotFound, kIoError if the store
+  /// denies access, is in another region or does not answer, kCorruption for invalid answers.
   virtual Result<std::unique_ptr<Object>> open(const std::string& address) const = 0;
 
   /// Addresses of the objects that begin with `prefix`, in the store's order; with is_folder only
@@ -51,10 +50,10 @@ class ObjectStore {
                                                 bool is_folder) const = 0;
 };
 
-/// The store that the variables and files name which AWS's programs read. Opened once in a process.
-/// Errors: kUnsupported where the module that talks to stores cannot be opened and for ways to
-/// credentials that it does not know, kNotFound where there are none, kInvalidArgument for settings
-/// that are not understood.
+/// The store configured by the variables and files that AWS's programs read. Opened once per
+/// process. Errors: kUnsupported if the module cannot be opened and for unsupported sources of
+/// credentials, kNotFound if there are no credentials, kInvalidArgument for settings that are not
+/// understood.
 Result<const ObjectStore*> object_store();
 
 }  // namespace meg::s3

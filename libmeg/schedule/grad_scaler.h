@@ -8,8 +8,8 @@
 
 namespace meg::schedule {
 
-/// The number that the loss is multiplied with so that small fp16 gradients do not vanish.
-/// Arithmetic is fp32, as Megatron keeps the scale in an fp32 tensor.
+/// The factor of the loss that keeps small fp16 gradients from vanishing. Arithmetic is fp32, as
+/// Megatron keeps the scale in an fp32 tensor.
 /// Mirrors Megatron-LM megatron/core/optimizer/grad_scaler.py.
 class GradScaler {
  public:
@@ -26,7 +26,7 @@ class GradScaler {
 
   float scale() const { return scale_; }
 
-  /// The factor that unscales gradients: 0 where the scale is infinite.
+  /// The factor that unscales gradients; 0 if the scale is infinite.
   float inv_scale() const;
 
   /// After every step. found_inf: whether a gradient was inf or NaN, so that the step was skipped.
@@ -35,7 +35,7 @@ class GradScaler {
   /// nullopt for a constant scale, which checkpoints hold as an empty dict.
   virtual std::optional<State> state_dict() const = 0;
 
-  /// kCorruption where no scaler can be in this state.
+  /// kCorruption if no scaler can have this state.
   virtual Status load_state_dict(const State& state) = 0;
 
  protected:
@@ -94,7 +94,7 @@ class DynamicGradScaler final : public GradScaler {
 };
 
 /// The scaler of a run: constant where --loss-scale is given and not 0, else dynamic with --fp16,
-/// else none (nullptr): nothing is scaled, and gradients are not looked at for inf and NaN.
+/// else none (nullptr): nothing is scaled, and gradients are not checked for inf and NaN.
 /// Runs in fp32 have none whatever the flags say.
 /// Mirrors megatron/core/optimizer/__init__.py: get_megatron_optimizer.
 Result<std::unique_ptr<GradScaler>> get_grad_scaler(bool fp16, bool bf16,

@@ -17,7 +17,7 @@ namespace meg::schedule {
 /// flags an integer. Checkpoints hold it so, and Megatron prints it so.
 using SampleCount = std::variant<int64_t, double>;
 
-/// Anneals learning rate and weight decay. A step of it is one sample, not one iteration.
+/// Anneals learning rate and weight decay. One of its steps is a sample, not an iteration.
 ///
 /// The revisions of Megatron differ only in what they can be asked for (init_lr, WSD, minus_sqrt
 /// came later), never in numbers, so this does what the newest does.
@@ -42,9 +42,9 @@ class OptimizerParamScheduler {
     double end_wd = 0;
     SampleCount wd_incr_steps = int64_t{0};
     WeightDecayIncrStyle wd_incr_style = WeightDecayIncrStyle::kConstant;
-    /// load_state_dict takes the checkpoint's values where they differ.
+    /// load_state_dict() uses the checkpoint's values if they differ.
     bool use_checkpoint_opt_param_scheduler = false;
-    /// load_state_dict keeps these values where they differ.
+    /// load_state_dict() keeps these values if they differ.
     bool override_opt_param_scheduler = false;
   };
 
@@ -60,7 +60,7 @@ class OptimizerParamScheduler {
   /// What the next update uses, before a parameter group's lr_mult and wd_mult.
   double lr() const { return lr_; }
 
-  /// The same of the decoupled rate; nullopt without one.
+  /// The decoupled rate; nullopt without one.
   std::optional<double> decoupled_lr() const { return decoupled_lr_; }
 
   double weight_decay() const { return weight_decay_; }
@@ -74,8 +74,8 @@ class OptimizerParamScheduler {
   /// Takes num_steps and, unless override_opt_param_scheduler, the schedule from a checkpoint's
   /// `opt_param_scheduler` (older: `lr_scheduler`); names of older revisions are known. Returns
   /// Megatron's lines, such as " > using checkpoint value 25600.0 for warmup iterations".
-  /// kInvalidArgument where a value differs and neither flag says which to take, kCorruption where
-  /// fields are missing or make no schedule; nothing has changed then.
+  /// kInvalidArgument if a value differs and neither flag decides which one to use, kCorruption if
+  /// fields are missing or do not form a schedule; then nothing has changed.
   ///
   /// Weight decay follows at once. Megatron lets one update run with the flags' weight decay.
   Result<std::vector<std::string>> load_state_dict(const megatron::FieldLookup& state);

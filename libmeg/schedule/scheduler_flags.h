@@ -24,28 +24,28 @@ struct SchedulerFlags {
   LrWsdDecayStyle lr_wsd_decay_style = LrWsdDecayStyle::kExponential;
   std::optional<int64_t> lr_wsd_decay_iters;
   std::optional<int64_t> lr_wsd_decay_samples;
-  std::optional<double> lr_warmup_fraction;  ///< Of the decay's iterations or samples.
+  std::optional<double> lr_warmup_fraction;  ///< Fraction of the decay's iterations or samples.
   int64_t lr_warmup_iters = 0;
   int64_t lr_warmup_samples = 0;
   double lr_warmup_init = 0;
 
   double weight_decay = 0.01;
-  std::optional<double> start_weight_decay;  ///< Given exactly where the style is not constant.
+  std::optional<double> start_weight_decay;  ///< Given if and only if the style is not constant.
   std::optional<double> end_weight_decay;
   WeightDecayIncrStyle weight_decay_incr_style = WeightDecayIncrStyle::kConstant;
 
   bool use_checkpoint_opt_param_scheduler = false;
   bool override_opt_param_scheduler = false;
 
-  /// What args say of the schedule; has_rampup_batch_size and global_batch_size follow from the
-  /// batches and are the caller's.
+  /// Reads the schedule's fields from args; the caller sets has_rampup_batch_size and
+  /// global_batch_size, which follow from the batches.
   void take_fields(megatron::FieldReader& args);
 };
 
-/// The schedule that the flags ask for. kInvalidArgument where they contradict each other (those of
-/// iterations mixed with those of samples, ...) or ask for no schedule.
-/// Mirrors Megatron-LM megatron/training/training.py: get_optimizer_param_scheduler, and what
-/// arguments.py: validate_args says about these flags.
+/// The schedule for these flags. kInvalidArgument if they contradict each other (iterations mixed
+/// with samples, ...) or give no schedule.
+/// Mirrors Megatron-LM megatron/training/training.py: get_optimizer_param_scheduler, and the checks
+/// of these flags in arguments.py: validate_args.
 Result<OptimizerParamScheduler> get_optimizer_param_scheduler(const SchedulerFlags& flags);
 
 }  // namespace meg::schedule

@@ -46,7 +46,7 @@ struct GenerationRequest {
   SamplingOptions sampling = {};     ///< Not looked at with beam; nor is stop.
   StopRules stop = {};
   bool prevent_newline_after_colon = false;
-  int64_t no_repeat_ngram_size = 0;  ///< No run of so many tokens comes twice; 0: off.
+  int64_t no_repeat_ngram_size = 0;  ///< No run of this many tokens occurs twice; 0: off.
   bool logprobs = false;  ///< Whether GeneratedText::logprobs is wanted; not together with beam.
   std::optional<BeamSearchOptions> beam = {};
 };
@@ -65,7 +65,7 @@ struct GeneratedText {
   /// log p of tokens[1], tokens[2], ... given those before, over the true vocabulary; tokens.size()
   /// - 1.
   std::vector<float> logprobs;
-  /// With a beam search what it found, best first; tokens are those of the first.
+  /// The results of a beam search, best first; `tokens` are those of the first one.
   std::vector<Beam> beams;
 };
 
@@ -73,7 +73,8 @@ struct GeneratedText {
 struct GenerationEvent {
   int64_t request = 0;           ///< add()'s answer.
   std::optional<int32_t> token;  ///< Empty where tokens_to_generate was 0, and with beam.
-  /// Set with the request's last token, or with what this request alone ran into; it is forgotten.
+  /// Set with the request's last token, or with an error of this request alone; the engine then
+  /// drops the request.
   std::optional<Result<GeneratedText>> finished;
 };
 
@@ -100,7 +101,7 @@ class GenerationEngine {
   /// Requests that are not finished.
   virtual int64_t active() const = 0;
 
-  /// Those of them with beam.
+  /// The number of them with `beam`.
   virtual int64_t active_beam_searches() const = 0;
 
   /// One token for every active request, or for each text that its beam search holds.

@@ -41,8 +41,8 @@ class GenerationQueue {
   /// Like stop() without a grace period.
   ~GenerationQueue();
 
-  /// The ticket's outcome may be an error: what the engine finds wrong with a request
-  /// (kInvalidArgument, kOutOfRange), kCancelled after stop(), or what a step ran into.
+  /// The ticket's outcome may be an error: an invalid request (kInvalidArgument, kOutOfRange),
+  /// kCancelled after stop(), or the error of a step.
   /// Errors: kResourceExhausted where max_waiting jobs wait, kCancelled after stop().
   Result<std::shared_ptr<GenerationTicket>> submit(GenerationJob job);
 
@@ -61,9 +61,9 @@ class GenerationQueue {
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::shared_ptr<Entry>> incoming_;  ///< Not seen by the engine's thread yet.
+  std::deque<std::shared_ptr<Entry>> incoming_;  ///< Not yet taken by the engine's thread.
   Load load_;
-  std::optional<std::chrono::steady_clock::time_point> step_begin_;  ///< Of the present step.
+  std::optional<std::chrono::steady_clock::time_point> step_begin_;  ///< Of the current step.
   bool stopping_ = false;
   std::chrono::steady_clock::time_point end_of_grace_;
   std::mutex join_mutex_;

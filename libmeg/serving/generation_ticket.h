@@ -34,7 +34,7 @@ class GenerationTicket {
 
   bool cancelled() const { return cancelled_; }
 
-  /// The queue's part; what comes after the first is forgotten.
+  /// Called by the queue; only the first call has an effect.
   void finish(Result<GenerationOutcome> outcome);
 
  private:

@@ -20,7 +20,7 @@ namespace meg::serving {
 
 /// The answer to a client, and its log entry.
 struct ApiAnswer {
-  int status = 200;  ///< HTTP's; kClientGone where nobody is left to read it.
+  int status = 200;  ///< HTTP status; kClientGone if the client has disconnected.
   std::string body;  ///< JSON.
   int64_t prompts = 0;
   int64_t prompt_tokens = 0;
@@ -36,13 +36,13 @@ inline constexpr int kClientGone = 499;
 class MegatronApi {
  public:
   /// tokenizer and queue must outlive it. timeout: how long a request may wait and run. seed: of
-  /// the generator that gives each request without random_seed its own.
+  /// the generator that provides seeds for requests without random_seed.
   MegatronApi(const tokenizer::Tokenizer& tokenizer, GenerationQueue& queue, RequestRules rules,
               std::chrono::milliseconds timeout, uint64_t seed);
   ~MegatronApi();
 
-  /// Returns when the answer is there. client: the socket that the request came from; where the
-  /// client closes it the job is cancelled.
+  /// Returns once the answer is ready. client: the request's socket; the job is cancelled if the
+  /// client closes it.
   ApiAnswer answer(std::string_view body, int client);
 
  private:

@@ -13,7 +13,7 @@ namespace meg::serving {
 
 /// The defaults and limits that a server sets for requests.
 struct RequestRules {
-  SamplingOptions sampling;  ///< For what a request does not name.
+  SamplingOptions sampling;  ///< Defaults for options that a request does not set.
   int64_t max_tokens_to_generate = 1024;
 };
 

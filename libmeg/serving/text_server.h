@@ -21,7 +21,7 @@ struct TextServerOptions {
   RequestRules rules;
   int64_t max_queue = 256;  ///< Requests that may wait for the model; further ones get status 503.
   std::chrono::milliseconds request_timeout = std::chrono::seconds(600);  ///< Waiting included.
-  uint64_t seed = 1234;  ///< Of what is drawn for requests that name no random_seed.
+  uint64_t seed = 1234;                        ///< Seed for requests without random_seed.
   std::function<void(const RequestLog&)> log;  ///< As HttpHandlers::log.
 };
 
@@ -39,19 +39,19 @@ class TextServer {
   /// Listens and answers from now on, on threads of its own. Errors: those of HttpServer::start.
   static Result<std::unique_ptr<TextServer>> start(TextServerOptions options, ServedModel model);
 
-  /// As stop() without grace.
+  /// Calls stop() with no grace period.
   ~TextServer();
 
   int port() const { return server_->port(); }
 
-  /// As HttpServer::address().
+  /// See HttpServer::address().
   std::string address() const { return server_->address(); }
 
   /// The error that the engine cannot recover from, after which every request fails; OK until then.
   Status lost() const { return queue_.load().lost; }
 
-  /// Takes no more requests. Texts that are being generated may continue for `grace`; those that
-  /// wait are refused. Returns when the answers are sent.
+  /// Accepts no more requests. Texts that are being generated may continue for `grace`; waiting
+  /// requests are refused. Returns when the answers have been sent.
   void stop(std::chrono::milliseconds grace);
 
  private:

@@ -5,12 +5,12 @@
 
 namespace meg::text {
 
-/// bytes in double quotes for a message: printable ASCII as it is, the rest as \n, \t, \" or \xNN;
-/// what lies past `limit` bytes becomes "...".
+/// Bytes in double quotes for a message: printable ASCII unchanged, the rest as \n, \t, \" or \xNN,
+/// and "..." in place of everything after `limit` bytes.
 std::string printable(std::string_view bytes, size_t limit = 40);
 
-/// A name for a message: as it is where it is at most `limit` bytes of printable ASCII without
-/// quotes and backslashes, else printable().
+/// A name for a message: unchanged if it is at most `limit` bytes of printable ASCII without quotes
+/// and backslashes, otherwise as in printable().
 std::string printable_name(std::string_view name, size_t limit = 40);
 
 }  // namespace meg::text

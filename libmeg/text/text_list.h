@@ -53,8 +53,8 @@ class TextList {
     std::string_view text_;
   };
 
-  /// Forgets the texts, and gives memory back that only a giant line needed. line, unescaped: where
-  /// the two places begin.
+  /// Removes the texts, and releases memory that only a giant line needed. line, unescaped: the
+  /// beginnings of the two places.
   void restart(const char* line, const char* unescaped);
 
   void push_back(Place place, std::string_view text);

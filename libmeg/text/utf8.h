@@ -17,10 +17,10 @@ struct DecodedCodePoint {
 /// The code point at the start of text, which must not be empty. Where the bytes are not UTF-8:
 /// kInvalidCodePoint, and as size the longest start of a valid sequence found there (1 to 3 bytes),
 /// which Python's errors="replace" and the Unicode standard turn into one U+FFFD.
-/// Surrogates, overlong forms and what is past U+10FFFF are not valid.
+/// Surrogates, overlong forms and values above U+10FFFF are not valid.
 DecodedCodePoint decode_code_point(std::string_view text);
 
-/// Bytes of text in front of a character that its end cuts off; all of them where none is cut off.
+/// The size of `text` without an incomplete character at its end.
 size_t size_of_whole_characters(std::string_view text);
 
 /// Appends code_point, which must be below 0x110000; a surrogate is written by the same rule, which

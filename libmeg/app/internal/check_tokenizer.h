@@ -12,15 +12,15 @@ namespace meg::app {
 /// Rows of the checkpoint's embedding: tokens and padding.
 int64_t vocabulary_rows(const checkpoint::MegatronCheckpoint& checkpoint);
 
-/// kInvalidArgument, naming what differs, where the tokenizer has another number of tokens than the
-/// checkpoint was trained with. options: what it was opened with.
+/// kInvalidArgument, naming the difference, if the tokenizer has another number of tokens than the
+/// checkpoint was trained with. options: those that the tokenizer was opened with.
 Status check_vocabulary_size(const tokenizer::Tokenizer& tokenizer,
                              const tokenizer::TokenizerOptions& options,
                              const checkpoint::MegatronCheckpoint& checkpoint);
 
-/// kInvalidArgument, naming both, where another tokenizer made the checkpoint's training data: what
-/// the files beside its datasets say, as far as its args name datasets that are there, else the
-/// tokenizer of its args, where its files are. Else the errors of reading those.
+/// kInvalidArgument, naming both, if another tokenizer made the checkpoint's training data,
+/// according to the files beside the datasets that its args name, if they exist, or otherwise to
+/// the tokenizer in its args, if its files exist. Also fails if these cannot be read.
 Status check_tokenizer_identity(const tokenizer::Tokenizer& tokenizer,
                                 const tokenizer::TokenizerOptions& options,
                                 const checkpoint::MegatronCheckpoint& checkpoint);

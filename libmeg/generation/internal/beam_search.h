@@ -17,10 +17,10 @@ class EndedBeams {
  public:
   explicit EndedBeams(const serving::BeamSearchOptions& options) : options_(options) {}
 
-  /// length: tokens behind the prompt.
+  /// length: tokens after the prompt.
   void add(std::vector<int32_t> tokens, double sum, int64_t length);
 
-  /// Whether no open text, the best of which has come to `sum`, can displace one.
+  /// Whether no open text, the best of which has the sum `sum`, can displace one.
   bool is_done(double sum, int64_t length) const;
 
   /// num_return_gen of them at most.
@@ -35,20 +35,20 @@ class EndedBeams {
   std::vector<serving::Beam> beams_;
 };
 
-/// A search for the best continuations of a prompt, a token at a time. A text that came to the stop
-/// token ends in it; texts that did not are taken where the tokens run out before enough have.
-/// Mirrors Megatron-LM megatron/text_generation/generation.py:
+/// A search for the best continuations of a prompt, one token at a time. A text that reached the
+/// stop token ends with it; unfinished texts are returned if the token limit is reached before
+/// enough texts have finished. Mirrors Megatron-LM megatron/text_generation/generation.py:
 /// beam_search_and_return_on_first_stage, over the true vocabulary.
 class BeamSearch {
  public:
-  /// request: one with beam that check_request() accepts. newline is to outlive the
+  /// request: must have `beam` and pass check_request(). newline is to outlive the
   /// search, whose texts lie in a cache of its own. Errors: CachedModel::create()'s.
   static Result<std::unique_ptr<BeamSearch>> create(std::shared_ptr<ModelRanks> model,
                                                     int64_t vocab_size,
                                                     const NewlineAfterColon& newline,
                                                     serving::GenerationRequest request);
 
-  /// Tokens that its texts may come to, all together.
+  /// The maximum total number of tokens of its texts.
   int64_t max_tokens() const { return max_tokens_; }
 
   /// One token for each text; true once the search has ended.
@@ -60,7 +60,7 @@ class BeamSearch {
  private:
   struct Open {
     std::vector<int32_t> tokens;
-    double sum;  ///< Of the log probabilities of what follows the prompt.
+    double sum;  ///< Sum of the log probabilities after the prompt.
   };
 
   struct Step;
@@ -78,9 +78,9 @@ class BeamSearch {
   const NewlineAfterColon& newline_;
   serving::GenerationRequest request_;
   int64_t max_tokens_;
-  int64_t length_ = 0;  ///< Tokens behind the prompt.
+  int64_t length_ = 0;  ///< Tokens after the prompt.
   EndedBeams ended_;
-  std::vector<Open> open_;  ///< Best first; text i lies in slot i.
+  std::vector<Open> open_;  ///< Best first; text i is in slot i.
 };
 
 }  // namespace meg::generation

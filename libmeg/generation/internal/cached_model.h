@@ -36,8 +36,8 @@ class LogitRows {
 /// the other ranks of the model do their parts of these calls.
 class CachedModel {
  public:
-  /// kInvalidArgument where the model has fewer rows than the vocabulary; what KvCache::create
-  /// gives. capacity: tokens that a slot holds.
+  /// kInvalidArgument if the model has fewer rows than the vocabulary; the errors of
+  /// KvCache::create(). capacity: tokens per slot.
   static Result<CachedModel> create(std::shared_ptr<ModelRanks> model, int64_t vocab_size,
                                     int64_t slots, int64_t capacity);
 
@@ -70,15 +70,15 @@ class CachedModel {
   /// What the output layer makes of hidden states [n, h].
   Result<LogitRows> logits(const at::Tensor& hidden_states);
 
-  /// The token with the largest of these logits for each row, the first where several are; -1 where
-  /// some are NaN. Found where the model is, so that a GPU sends n numbers.
+  /// The token with the largest logit for each row, the first one if several are equal, or -1 if
+  /// some are NaN. Computed on the model's device, so that a GPU sends only n numbers.
   Result<std::vector<int32_t>> most_likely(const at::Tensor& hidden_states);
 
  private:
   CachedModel(std::shared_ptr<ModelRanks> model, int64_t number, int64_t vocab_size)
       : model_(std::move(model)), number_(number), vocab_size_(vocab_size) {}
 
-  std::shared_ptr<ModelRanks> model_;  ///< Null where it was moved from.
+  std::shared_ptr<ModelRanks> model_;  ///< Null after a move.
   int64_t number_;
   int64_t vocab_size_;
 };

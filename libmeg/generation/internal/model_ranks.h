@@ -14,28 +14,30 @@
 
 namespace meg::generation {
 
-/// A model whose parts lie on the ranks of a run. The first rank calls the functions, which say to
-/// the others what they are to do; these follow(). One rank alone has the whole model.
+/// A model whose parts are on the ranks of a run. The first rank calls the functions, which tell
+/// the others what to do; these call follow(). A single rank has the whole model.
 class ModelRanks {
  public:
-  /// Called by all ranks. part: this rank's, in evaluation mode; it outlives this.
-  /// Errors: kInvalidArgument where the ranks hold several copies of the model.
+  /// Called by all ranks. part: this rank's part, in evaluation mode, which must outlive this
+  /// object.
+  /// Errors: kInvalidArgument if the ranks hold several copies of the model.
   static Result<std::shared_ptr<ModelRanks>> create(nn::GptModel& part,
                                                     const parallel::ParallelState& ranks);
 
   ModelRanks(const ModelRanks&) = delete;
   ModelRanks& operator=(const ModelRanks&) = delete;
 
-  /// Ends what the others do, on the first rank.
+  /// On the first rank, ends follow() on the others.
   ~ModelRanks();
 
-  /// Does what the first rank says, until it ends. Errors: what this rank's part ran into; kIoError
-  /// where a rank is gone.
+  /// Executes the first rank's calls until it ends. Errors: those of this rank's part; kIoError if
+  /// a rank is gone.
   Status follow();
 
   const nn::GptModel& part() const { return part_; }
 
-  /// Why no function can work any more: ranks that failed in the middle of something do not know
+  /// The reason why no function can be called any more: ranks that failed in the middle of
+  /// something do not know
   /// of each other where they are.
   const Status& lost() const { return lost_; }
 
@@ -43,7 +45,8 @@ class ModelRanks {
   Result<int64_t> add_cache(int64_t slots, int64_t capacity);
   void drop_cache(int64_t cache);
 
-  /// The first rank's part. What is cut there, others cut at the next extend().
+  /// The first rank's cache. Tokens dropped from it are dropped on the other ranks by the next
+  /// extend().
   nn::KvCache& cache(int64_t cache) { return caches_.at(cache); }
 
   const nn::KvCache& cache(int64_t cache) const { return caches_.at(cache); }
@@ -51,7 +54,7 @@ class ModelRanks {
   /// KvCache::rearrange() of all parts.
   Status rearrange(int64_t cache, std::span<const int64_t> sources);
 
-  /// New tokens of sequences (see nn::CachedInput): their hidden states behind the last layer, [T,
+  /// The hidden states of new tokens of sequences (see nn::CachedInput) after the last layer, [T,
   /// h].
   Result<at::Tensor> extend(int64_t cache, std::span<const nn::CachedTokens> sequences,
                             std::span<const int32_t> tokens);
@@ -59,8 +62,8 @@ class ModelRanks {
   /// What the output layer makes of hidden states [n, h]: [n, v] fp32 over the padded vocabulary.
   Result<at::Tensor> logits(const at::Tensor& hidden_states);
 
-  /// For each row the token below vocab_size with the largest of these logits, the first where
-  /// several are; -1 where some are NaN: [n] int64.
+  /// For each row the token below vocab_size with the largest logit, the first one if several are
+  /// equal, or -1 if some are NaN: [n] int64.
   Result<at::Tensor> most_likely(const at::Tensor& hidden_states, int64_t vocab_size);
 
  private:

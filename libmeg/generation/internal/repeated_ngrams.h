@@ -6,8 +6,8 @@
 
 namespace meg::generation {
 
-/// The tokens that would end a run of `size` (>= 1) tokens that `tokens` holds already, in the
-/// order of those runs; a token may come more than once.
+/// The tokens that would complete a run of `size` (>= 1) tokens that `tokens` already contains, in
+/// the order of those runs; a token may be repeated.
 std::vector<int32_t> repeated_ngram_ends(std::span<const int32_t> tokens, int64_t size);
 
 }  // namespace meg::generation

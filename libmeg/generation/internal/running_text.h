@@ -17,22 +17,23 @@ struct RunningText {
 
   bool is_full() const { return static_cast<int64_t>(answer.tokens.size()) == length; }
 
-  /// Draws the next token from the logits behind the last one, over the true vocabulary, without
-  /// those that the request forbids; where it forbids all, none is. Throws std::runtime_error where
-  /// the logits are not numbers.
+  /// Draws the next token from the logits after the last one, over the true vocabulary, except
+  /// tokens that the request forbids; if it forbids all, none is excluded. Throws
+  /// std::runtime_error if the logits are not numbers.
   void extend(std::span<const float> logits, const NewlineAfterColon& newline);
 
-  /// Whether the most likely token is all that extend() would ask of the logits.
+  /// Whether extend() would only need the most likely token.
   bool takes_most_likely() const;
 
-  /// Appends a token. Throws std::runtime_error for -1: the logits were not numbers.
+  /// Appends a token. Throws std::runtime_error for -1, which means that the logits were not
+  /// numbers.
   void append(int32_t token);
 
   serving::GenerationRequest request;  ///< Its prompt is in the answer.
   int64_t slot;
   Sampler sampler;
   serving::GeneratedText answer;
-  int64_t length;  ///< Tokens that it may come to.
+  int64_t length;  ///< Maximum number of tokens.
 
  private:
   std::vector<float> allowed(std::span<const float> logits, const NewlineAfterColon& newline) const;

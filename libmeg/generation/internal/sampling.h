@@ -13,17 +13,17 @@ namespace meg::generation {
 /// kInvalidArgument or kOutOfRange, with the option's name, for what no Sampler does.
 Status check_sampling(const serving::SamplingOptions& options, int64_t vocab_size);
 
-/// Draws the tokens of one request, each from the logits behind the last one. The generator is the
+/// Draws the tokens of one request, each from the logits after the last one. The generator is the
 /// request's own: the same seed and the same logits give the same tokens.
 /// Mirrors Megatron-LM megatron/text_generation/sampling.py: sample. One difference: Megatron also
-/// weighs the ids that pad the vocabulary and replaces such a draw by the last true one; here the
-/// logits are those of true tokens alone.
+/// draws padding ids of the vocabulary and replaces them by the last true one; here the logits are
+/// only those of true tokens.
 class Sampler {
  public:
   /// options: what check_sampling() accepts.
   explicit Sampler(const serving::SamplingOptions& options);
 
-  /// Whether draw() gives the most likely token, and so needs no more than that.
+  /// Whether draw() returns the most likely token, and thus needs no other logits.
   bool is_greedy() const;
 
   /// logits: [v], of the true vocabulary; -infinity: never drawn. With NaN among them any token
@@ -45,7 +45,7 @@ class Sampler {
 
   serving::SamplingOptions options_;
   std::mt19937_64 generator_;
-  double top_p_;                ///< As decay has left it; 1: all tokens.
+  double top_p_;                ///< After decay; 1: all tokens.
   std::vector<float> weights_;  ///< By id.
   std::vector<Candidate> candidates_;
   std::vector<float> room_;

@@ -21,7 +21,7 @@ bool ends_text(const serving::StopRules& rules, const tokenizer::Tokenizer& toke
 struct NewlineAfterColon {
   explicit NewlineAfterColon(const tokenizer::Tokenizer& tokenizer);
 
-  /// kInvalidArgument where the tokenizer has no token of ":" or of a newline, as NullTokenizer.
+  /// kInvalidArgument if the tokenizer has no token for ":" or a newline, like NullTokenizer.
   Status check() const;
 
   /// The token that must not follow `last`.

@@ -12,13 +12,13 @@
 
 namespace meg::io {
 
-/// What begins compressed bytes, seen as something that can be decompressed on its own.
+/// The beginning of compressed bytes, classified by whether it can be decompressed on its own.
 struct Frame {
   enum class Kind {
-    kNone,     ///< Only decompressing tells where it ends, or it is large.
+    kNone,     ///< Its end is only known after decompression, or it is large.
     kWhole,    ///< It is there.
-    kFraming,  ///< What stands between frames, checked already: it decompresses to nothing.
-    kMore,     ///< It may be one; more bytes must come to tell.
+    kFraming,  ///< Bytes between frames, already checked, which decompress to nothing.
+    kMore,     ///< More bytes are needed to tell.
   };
 
   Kind kind = Kind::kNone;
@@ -27,11 +27,10 @@ struct Frame {
   int check = 0;        ///< xz: the stream's kind of checksum
 };
 
-/// Beyond this a frame is decompressed as it comes. xz makes blocks of 24 MiB where nothing else is
-/// said.
+/// A larger frame is decompressed as a stream. By default xz makes blocks of 24 MiB.
 inline constexpr size_t kMaxFrameBytes = size_t{24} << 20;
 
-/// Cuts a file where frames end that say their sizes: of zstd, members of bgzip, blocks of xz.
+/// Splits a file into frames that state their sizes: zstd's frames, bgzip's members, xz's blocks.
 class FrameSplitter {
  public:
   virtual ~FrameSplitter() = default;
@@ -39,8 +38,8 @@ class FrameSplitter {
   /// What begins `bytes`. The next call's bytes follow kWhole and kFraming.
   virtual Frame next(std::span<const std::byte> bytes) = 0;
 
-  /// Unpacks frames that stand one after another in `packed`. May be called by several threads.
-  /// kCorruption for damage, and where one lies of its size.
+  /// Decompresses consecutive frames in `packed`. Thread-safe. kCorruption for damage, and if a
+  /// frame's size is not the stated one.
   virtual Result<std::vector<std::byte>> unpack(const std::string& packed,
                                                 const std::vector<Frame>& frames) const = 0;
 

@@ -16,7 +16,7 @@ struct UnpackingMeter {
   /// anyway, and a short file of equal letters is no attack.
   static constexpr int64_t kMinBombBytes = int64_t{64} << 20;
 
-  /// kResourceExhausted where it looks like a bomb.
+  /// kResourceExhausted if it looks like a decompression bomb.
   Status check(const std::string& name, int64_t max_ratio) const {
     // Divided, not multiplied: a ratio that the caller chose must not overflow.
     if (unpacked < kMinBombBytes || unpacked / max_ratio <= packed) return Status();

@@ -22,7 +22,7 @@ Status xz_error(lzma_ret code);
 class XzContainer {
  public:
   enum class Part {
-    kMore,     ///< More bytes must come to tell.
+    kMore,     ///< More bytes are needed to tell.
     kFraming,  ///< No block.
     kBlock,    ///< A block, whose header is there.
   };
@@ -35,8 +35,8 @@ class XzContainer {
   /// No header is longer.
   static constexpr size_t kMaxHeaderBytes = LZMA_BLOCK_HEADER_SIZE_MAX;
 
-  /// What begins `bytes`, which follow those that are done with. Of a block begin_block() tells
-  /// more, and it is requested again until then.
+  /// Classifies the beginning of `bytes`, which follow those already processed. A block is returned
+  /// again until it is begun.
   Result<Step> next(std::span<const std::byte> bytes);
 
   /// Reads the header of the block that begins `bytes`: of its sizes those that it says. Its

@@ -12,7 +12,7 @@
 
 namespace meg::numpy {
 
-/// What a .npy file says of its array, checked against the file's size.
+/// The header of a .npy file, checked against the file's size.
 struct NpyHeader {
   DType dtype = DType::kInt32;
   std::vector<int64_t> shape;
@@ -21,12 +21,12 @@ struct NpyHeader {
 };
 
 /// Reads the header of a whole .npy file of version 1.0, 2.0 or 3.0, called `name` in errors.
-/// kCorruption where it is damaged or the elements are not what follows it; kUnsupported for what
-/// is no plain little-endian array in C order: objects, structures, texts, big-endian numbers.
-/// Mirrors numpy/lib/format.py: read_magic, _read_array_header.
+/// kCorruption if it is damaged or the elements after it do not fit; kUnsupported for anything but
+/// a plain little-endian array in C order: objects, structures, texts, big-endian numbers. Mirrors
+/// numpy/lib/format.py: read_magic, _read_array_header.
 Result<NpyHeader> read_npy_header(std::span<const std::byte> file, const std::string& name);
 
-/// numpy's type string of a dtype, such as "<i4"; empty where it has none.
+/// numpy's type string of a dtype, such as "<i4"; empty if it has none.
 std::string_view npy_descr(DType dtype);
 
 }  // namespace meg::numpy

@@ -8,8 +8,9 @@
 
 namespace meg::s3 {
 
-/// What the module gives that is linked with libcurl (module/), and that is opened only when an
-/// address is met: libcurl's libraries take longer to load than the rest of a program's start.
+/// The interface of the module that is linked with libcurl (module/). It is opened only when an
+/// address is used, because libcurl's libraries take longer to load than the rest of a program's
+/// start.
 struct StoreModule {
   std::string_view version;  ///< meg::version() of its build
   Result<std::unique_ptr<ObjectStore>> (*open)();

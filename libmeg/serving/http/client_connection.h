@@ -36,8 +36,8 @@ class ClientConnection {
   /// The time to receive ends here and does not count any more.
   void request_is_read() { reading_since_ = 0; }
 
-  /// At least one byte; 0 at the end of what the client sends; -1 at an error and where it was too
-  /// slow.
+  /// Reads at least one byte; returns 0 at the end of the client's data, -1 after an error or if
+  /// the client was too slow.
   ssize_t read(char* into, size_t size);
 
   /// All bytes or -1.
@@ -50,11 +50,11 @@ class ClientConnection {
   /// answer that was sent before its request was read completely.
   void close_gently();
 
-  /// Both directions end; what the thread waits for fails.
+  /// Ends both directions, so that pending reads and writes fail.
   void interrupt();
 
-  /// Steady clock's ticks since when the thread has waited for the client to send; 0 where it does
-  /// not.
+  /// The time, in ticks of the steady clock, since which the thread has waited for the client to
+  /// send; 0 if it does not wait.
   int64_t reading_since() const { return reading_since_; }
 
  private:

@@ -19,12 +19,12 @@ struct HttpServerOptions {
   std::string host = "127.0.0.1";
   int port = 5000;                             ///< 0: any free one.
   std::vector<std::string> allowed_hosts;      ///< See AllowedHosts; host is one by itself.
-  size_t max_request_bytes = size_t{4} << 20;  ///< Of a request's body.
+  size_t max_request_bytes = size_t{4} << 20;  ///< Maximum size of a request's body.
   size_t max_connections = 512;
   ClientLimits limits;
 };
 
-/// What `GET /health` answers: status 200, or 503 where the server is not ok.
+/// The answer of `GET /health`: status 200, or 503 if the server is not ok.
 struct Health {
   bool is_ok = true;
   std::string json = {};
@@ -50,7 +50,7 @@ class HttpServer {
   static Result<std::unique_ptr<HttpServer>> start(HttpServerOptions options,
                                                    HttpHandlers handlers);
 
-  /// As stop().
+  /// Calls stop().
   ~HttpServer();
 
   int port() const;

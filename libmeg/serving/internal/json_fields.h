@@ -13,7 +13,7 @@ namespace meg::serving {
 /// The keys of a JSON object, read by name. Every error is kInvalidArgument and names its key.
 class JsonFields {
  public:
-  /// text: one JSON object; where a key comes twice, the last one counts.
+  /// text: one JSON object; if a key occurs twice, the last one counts.
   static Result<JsonFields> parse(std::string_view text);
 
   bool has(std::string_view key) const { return object_.contains(key); }
@@ -21,7 +21,7 @@ class JsonFields {
   /// An error for the first key that is not in `known`; it suggests the nearest that is.
   Status only_known(std::span<const std::string_view> known) const;
 
-  /// *value stays as it is where the key is missing; so below.
+  /// *value is unchanged if the key is missing; the same applies below.
   Status read(std::string_view key, bool* value) const;
 
   /// Integers from min to max; not true or false, and no 5.0.
@@ -30,7 +30,7 @@ class JsonFields {
   /// Any number that a double holds, integers too.
   Status read(std::string_view key, double* value) const;
 
-  /// nullptr where the key is missing.
+  /// nullptr if the key is missing.
   const nlohmann::json* find(std::string_view key) const;
 
   /// `value` for a message: a short value as written, else what kind it is.

@@ -33,7 +33,7 @@ class FastJsonReader {
     TextList texts;
   };
 
-  // Each reads on from at_; false where the strict reader must decide.
+  // Each continues reading at at_; false if the strict reader must decide.
   bool read_object();
   bool read_asked_value(AskedValue& value);
   bool read_text(AskedValue& value);

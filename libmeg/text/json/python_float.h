@@ -9,7 +9,7 @@ namespace meg::text {
 /// Parses a finite number as Python's float() does; nullopt for other texts.
 std::optional<double> parse_python_float(std::string_view text);
 
-/// As Python's repr(): the shortest digits that give the number back.
+/// Like Python's repr(): the shortest digits from which the same number is read.
 std::string python_float_text(double value);
 
 }  // namespace meg::text

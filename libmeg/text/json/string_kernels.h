@@ -13,8 +13,8 @@ struct StringKernels {
   const char* (*find_special)(const char* at, const char* end);
 
   /// Copies a string's text, without its escapes, to `out` up to the closing quote, where `at` is
-  /// left. `out` needs room for end - at + kTextPadding bytes. False where the string is not valid
-  /// or has a lone surrogate.
+  /// left. `out` needs room for end - at + kTextPadding bytes. False if the string is not valid or
+  /// has a lone surrogate.
   bool (*unescape)(const char*& at, const char* end, char*& out);
 };
 

@@ -25,7 +25,7 @@ struct HttpAnswer {
   std::map<std::string, std::string> headers;  ///< by their names in lower case
   std::string body;
 
-  /// Empty where there is none.
+  /// Empty if there is none.
   std::string header(const std::string& name) const {
     const auto found = headers.find(name);
     return found == headers.end() ? "" : found->second;
@@ -39,8 +39,8 @@ class HttpClient {
   explicit HttpClient(const StoreSettings& settings);
   ~HttpClient();
 
-  /// Redirects are not followed. Errors: kIoError where another try may succeed (no connection, one
-  /// that was cut, no byte for half a minute), kUnsupported where none will, kCancelled.
+  /// Does not follow redirects. Errors: kIoError if another attempt may succeed (no connection, a
+  /// dropped one, no byte for half a minute), kUnsupported if none will, kCancelled.
   Result<HttpAnswer> get(const HttpRequest& request) const;
 
  private:

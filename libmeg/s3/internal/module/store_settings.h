@@ -6,14 +6,14 @@
 
 namespace meg::s3 {
 
-/// Where the store is and who asks.
+/// The place of the store and the credentials.
 struct StoreSettings {
   std::string access_key, secret_key;
   std::string session_token;  ///< May be empty.
   std::string region = "us-east-1";
   std::string endpoint;      ///< Without a slash at its end; empty: AWS's.
   std::string certificates;  ///< A file of certificate authorities; empty: the system's.
-  int attempts = 8;          ///< Of a request.
+  int attempts = 8;          ///< Attempts per request.
 };
 
 /// Reads, each before the next, as AWS's programs: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and
@@ -22,9 +22,9 @@ struct StoreSettings {
 /// AWS_DEFAULT_REGION, the profile's. Endpoint: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, the
 /// profile's endpoint_url, unless AWS_IGNORE_CONFIGURED_ENDPOINT_URLS is true. Also
 /// AWS_CA_BUNDLE and AWS_MAX_ATTEMPTS.
-/// Errors: kNotFound where there are no credentials or no such profile, kInvalidArgument for what
-/// is not understood, kUnsupported where credentials come in another way (roles, SSO, processes).
-/// No message has a secret in it.
+/// Errors: kNotFound if there are no credentials or no such profile, kInvalidArgument for settings
+/// that are not understood, kUnsupported for other sources of credentials (roles, SSO, processes).
+/// No message contains a secret.
 Result<StoreSettings> read_store_settings();
 
 }  // namespace meg::s3

@@ -10,20 +10,20 @@
 
 namespace meg::serving {
 
-/// The open connections, of which there may be so many. Each function may be called from any
-/// thread; a connection must be removed before it closes.
+/// The open connections, whose number is limited. Each function may be called from any thread; a
+/// connection must be removed before it closes.
 class ConnectionRegistry {
  public:
   explicit ConnectionRegistry(size_t max_connections) : max_connections_(max_connections) {}
 
-  /// Takes a connection up. Where there are too many, the one whose client has been silent or
-  /// sending for the longest is interrupted: slow clients give way. Waits a little where as many
-  /// interrupted ones have not left yet. False where all others are being answered.
+  /// Adds a connection. If there are too many, interrupts the one whose client has been silent or
+  /// sending for the longest, so that slow clients give way, and waits briefly for interrupted
+  /// connections to close. False if all others are being answered.
   bool add(ClientConnection* connection);
 
   void remove(ClientConnection* connection);
 
-  /// Makes room by interrupting a slow client, as add() does. False where there is none.
+  /// Makes room by interrupting a slow client, like add(). False if there is none.
   bool interrupt_slowest();
 
   /// Interrupts those whose thread waits for the client to send.

@@ -11,7 +11,7 @@
 
 namespace meg::serving {
 
-// What a line may hold, without its end, so that no line takes memory without limit.
+// Maximum length of a line without its end, to bound the memory of a line.
 inline constexpr size_t kMaxRequestLine = 8192;
 inline constexpr size_t kMaxHeaders = 16384;  ///< Bytes of all header lines; so of all trailers.
 inline constexpr size_t kMaxChunkLine = 256;
@@ -42,15 +42,15 @@ struct HttpRequest {
 /// ASCII letters in lower case, as names in HTTP are compared.
 std::string lower(std::string_view text);
 
-/// Reads one HTTP/1.1 or 1.0 request, and refuses whatever two readers could read differently: the
-/// bytes behind this request are the next one's. Mirrors RFC 9112 and 9110.
+/// Reads one HTTP/1.1 or 1.0 request, and refuses whatever two readers could read differently,
+/// because the bytes after this request are those of the next one. Mirrors RFC 9112 and 9110.
 class HttpReader {
  public:
   /// connection must outlive it.
   explicit HttpReader(ClientConnection& connection) : connection_(connection) {}
 
-  /// Line and headers; what they say about the body is checked as well. *request holds what could
-  /// be read, also at an error.
+  /// Reads the request line and the headers, and checks what they say about the body. *request has
+  /// what could be read, even after an error.
   std::optional<HttpError> read_head(HttpRequest* request);
 
   /// After read_head(); tells a client that waits for it to continue. max_bytes: of the body.

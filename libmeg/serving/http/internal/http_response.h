@@ -9,7 +9,7 @@ namespace meg::serving {
 
 inline constexpr std::string_view kJsonType = "application/json";
 
-/// What goes back to a client.
+/// A response to a client.
 struct HttpResponse {
   int status = 200;
   std::string body = {};
@@ -21,8 +21,8 @@ struct HttpResponse {
 /// `{"message":...}`.
 HttpResponse error_response(int status, std::string_view message);
 
-/// The bytes of an answer. close: the connection closes behind it. with_body: false for HEAD, which
-/// is told the body's length alone.
+/// The bytes of a response. close: the connection closes after it. with_body: false for HEAD, which
+/// only gets the body's length.
 std::string written(const HttpResponse& response, bool close, bool with_body);
 
 }  // namespace meg::serving

@@ -16,7 +16,8 @@ class HttpRoutes {
   /// max_request_bytes: of a body.
   HttpRoutes(HttpHandlers handlers, AllowedHosts hosts, size_t max_request_bytes);
 
-  /// Reads one request and writes its answer. last: say that the connection closes after it.
+  /// Reads one request and writes its answer. last: tells the client that the connection closes
+  /// afterwards.
   /// False where the connection should close.
   bool answer_one(ClientConnection& connection, bool last) const;
 

@@ -6,7 +6,8 @@
 
 namespace meg::text {
 
-/// What the character after a backslash stands for; 0 where it is none of "\/bfnrt.
+/// The character that an escape stands for, by the character after the backslash; 0 unless it is
+/// one of "\/bfnrt.
 inline constexpr std::array<char, 256> kSimpleEscapes = [] {
   std::array<char, 256> meanings{};
   meanings['"'] = '"';
@@ -22,14 +23,14 @@ inline constexpr std::array<char, 256> kSimpleEscapes = [] {
 
 inline char simple_escape(char letter) { return kSimpleEscapes[static_cast<uint8_t>(letter)]; }
 
-/// The value of four hexadecimal digits; negative where one is none.
+/// The value of four hexadecimal digits; negative if one of them is not.
 int hex4(const char* digits);
 
-/// As unescape_one, for \uXXXX and what is no escape.
+/// Like unescape_one(), for \uXXXX and invalid escapes.
 bool unescape_unit(const char*& at, char*& out);
 
-/// Writes what the escape at `at` (a backslash) stands for to `out` and steps over it. Reads up to
-/// 12 bytes. False where the escape is none that JSON knows, or a lone surrogate.
+/// Writes the character of the escape at `at` (a backslash) to `out` and skips the escape. Reads up
+/// to 12 bytes. False if JSON has no such escape, or if it is a lone surrogate.
 inline bool unescape_one(const char*& at, char*& out) {
   const char meaning = simple_escape(at[1]);
   if (meaning == 0) return unescape_unit(at, out);
