@@ -58,14 +58,16 @@ std::string byte_size_text(int64_t bytes) {
 }
 
 std::string written_text(std::string_view what, std::span<const std::string> files) {
-  int64_t bytes = 0;
+  std::optional<int64_t> bytes;
   for (const std::string& file : files) {
-    std::error_code gone;
-    const uintmax_t size = std::filesystem::file_size(file, gone);
-    // Another process may take an output away at once.
-    if (!gone) bytes += static_cast<int64_t>(size);
+    // Pipes and devices have no size, and another process may remove an output at once.
+    std::error_code error;
+    if (!std::filesystem::is_regular_file(file, error)) continue;
+    const uintmax_t size = std::filesystem::file_size(file, error);
+    if (!error) bytes = bytes.value_or(0) + static_cast<int64_t>(size);
   }
-  return fmt::format("wrote {} ({})", what, byte_size_text(bytes));
+  if (!bytes.has_value()) return fmt::format("wrote {}", what);
+  return fmt::format("wrote {} ({})", what, byte_size_text(*bytes));
 }
 
 }  // namespace meg::tools
