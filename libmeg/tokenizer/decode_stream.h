@@ -30,11 +30,11 @@ class DecodeStream {
 
   const Tokenizer& tokenizer_;
 
-  // Of joined bytes: the ids so far, and the bytes of the character that is not whole yet.
+  // If token bytes are joined: the number of ids so far, and the bytes of the incomplete character.
   size_t count_ = 0;
   std::string bytes_;
 
-  // Of other texts: all ids so far, and how many bytes of their text were given.
+  // Otherwise: all ids so far, and how many bytes of their text were returned.
   std::vector<int32_t> ids_;
   size_t given_ = 0;
 };

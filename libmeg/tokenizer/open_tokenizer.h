@@ -22,8 +22,8 @@ struct TokenizerOptions {
   std::optional<int64_t> vocab_size;  ///< --vocab-size, tokens
   bool legacy_tokenizer = false;      ///< --legacy-tokenizer: older classes, core 0.15 and 0.16
 
-  /// The revision to follow; empty: the newest, but GPT2BPETokenizer takes the text of a special
-  /// token as ordinary text, as before core 0.15.
+  /// The revision to follow; nullopt: the newest, except that GPT2BPETokenizer treats the text of a
+  /// special token as ordinary text, as before core 0.15.
   std::optional<megatron::MegatronVersion> version;
 
   /// SentencePieceTokenizer and BertWordPiece* before megatron.core.tokenizers: further tokens
@@ -43,8 +43,8 @@ struct TokenizerOptions {
   /// (--tokenizer-hf-include-special-tokens, --tokenizer-hf-no-include-special-tokens); empty: as
   /// the revision has it.
   std::optional<bool> hf_include_special_tokens;
-  /// --tokenizer-hf-use-fast: stands in the names of index caches; tokens are those of the fast
-  /// tokenizer anyway. Empty: as the revision has it.
+  /// --tokenizer-hf-use-fast: only part of the names of index caches; tokens are always those of
+  /// the fast tokenizer. nullopt: the revision's default.
   std::optional<bool> hf_use_fast;
 
   /// Megatron's arguments of a tokenizer, by their fields; version is none of them.

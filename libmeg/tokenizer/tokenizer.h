@@ -22,9 +22,9 @@ class TokenEncoder {
   virtual ~TokenEncoder() = default;
 
   /// Appends text's ids to `tokens`, whose dtype is the one the encoder was made for.
-  /// text: valid UTF-8 with text::kTextPadding readable bytes behind it. kInvalidArgument for a
-  /// text that has no ids (NullTokenizer takes numbers alone), kResourceExhausted where a pattern
-  /// of the tokenizer takes too many steps; after an error the appended ids are meaningless.
+  /// text: valid UTF-8 with text::kTextPadding readable bytes after it. kInvalidArgument for a text
+  /// that has no ids (NullTokenizer only accepts numbers), kResourceExhausted if a pattern of the
+  /// tokenizer takes too many steps; after an error the appended ids are undefined.
   virtual Status encode(std::string_view text, TokenBuffer& tokens) = 0;
 };
 
@@ -51,14 +51,14 @@ class Tokenizer {
 
   virtual std::optional<int32_t> pad() const { return std::nullopt; }
 
-  /// By ascending id.
+  /// The special tokens by ascending id.
   virtual std::vector<SpecialToken> special_tokens() const { return {}; }
 
   /// The bytes that the token adds to a decoded text, which need not be complete characters; empty
   /// for an id that is not a token.
   virtual std::optional<std::string_view> token_bytes(int32_t id) const = 0;
 
-  /// Whether decode()'s text is that of the tokens' bytes, one token's behind the other's.
+  /// Whether decode() returns the concatenated bytes of the tokens.
   virtual bool joins_token_bytes() const { return false; }
 
   /// token_bytes() of an id of a text; `index` is its place there. kOutOfRange, which names both,
@@ -83,8 +83,9 @@ class Tokenizer {
 
   /// 32 hexadecimal digits, a digest of the special tokens and rules(), equal for tokenizers whose
   /// ids mean the same and that split texts in the same way, whatever files they come from. It does
-  /// not include what a revision of Megatron puts around a text, such as <s>, nor whether the text
-  /// of a special token becomes that token. nullopt for NullTokenizer, whose ids can mean anything.
+  /// not include tokens that a revision of Megatron adds around a text, such as <s>, nor whether
+  /// the text of a special token becomes that token. nullopt for NullTokenizer, whose ids can mean
+  /// anything.
   std::optional<std::string> identity() const;
 
   /// One text, without the padding rule. kInvalidArgument where text is not UTF-8 or has no ids.
@@ -108,8 +109,9 @@ class Tokenizer {
 Result<std::string> decode_token_bytes(const Tokenizer& tokenizer, std::span<const int32_t> ids,
                                        bool more_follow);
 
-/// dtype of preprocess_data's .bin: uint16 where the vocabulary is below 65500 tokens, else int32.
-/// Mirrors Megatron-LM megatron/core/datasets/indexed_dataset.py: DType.optimal_dtype.
+/// The dtype of preprocess_data's .bin: uint16 if the vocabulary has fewer than 65500 tokens,
+/// otherwise int32. Mirrors Megatron-LM megatron/core/datasets/indexed_dataset.py:
+/// DType.optimal_dtype.
 DType optimal_dtype(int64_t vocab_size);
 
 }  // namespace meg::tokenizer

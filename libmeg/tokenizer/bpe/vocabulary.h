@@ -17,12 +17,12 @@ class Vocabulary {
     int32_t id;
   };
 
-  /// json: the file's content, a byte order mark allowed in front; name: the file's, for errors.
+  /// json: the file's content, optionally with a byte order mark; name: the file's, for errors.
   /// A duplicate key keeps its last id, as in Python. kCorruption if this is not an object with ids
   /// 0 ... 2^31-1, or has no entry.
   static Result<Vocabulary> parse(std::string_view json, const std::string& name);
 
-  /// The same of texts, which differ, and ids from 0 on.
+  /// A vocabulary of distinct texts with ids from 0 on.
   static Vocabulary of(const std::vector<Entry>& entries);
 
   /// Every text once, in order of first appearance.

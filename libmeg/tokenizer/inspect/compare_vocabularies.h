@@ -11,7 +11,7 @@ namespace meg::tokenizer {
 /// A token that one vocabulary has and another has not, or not with that id.
 struct TokenDifference {
   std::string bytes;
-  int32_t id = -1;        ///< In the first; -1 where it is not there.
+  int32_t id = -1;        ///< In the first vocabulary; -1 if it is not there.
   int32_t other_id = -1;  ///< In the second.
 };
 

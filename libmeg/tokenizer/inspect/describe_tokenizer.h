@@ -14,7 +14,7 @@ struct TokenizerDescription {
   std::string normalizer;  ///< What normalizes texts before that; "none" if nothing does.
 };
 
-/// Of a tokenizer that open_tokenizer opens. Errors: open_tokenizer's.
+/// Describes a tokenizer that open_tokenizer() opens. Errors: those of open_tokenizer().
 Result<TokenizerDescription> describe_tokenizer(const TokenizerOptions& options);
 
 }  // namespace meg::tokenizer

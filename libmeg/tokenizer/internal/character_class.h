@@ -6,8 +6,8 @@
 
 namespace meg::tokenizer {
 
-/// What the patterns of Hugging Face's tokenizers and of tiktoken ask about a code point. The
-/// classes are disjoint; \p{L} is the last three.
+/// The property of a code point that the patterns of Hugging Face's tokenizers and of tiktoken use.
+/// The classes are disjoint; \p{L} is the last three.
 enum class CharacterClass : uint8_t {
   kOther = 0,
   kMark = 1,    ///< \p{M}
@@ -26,8 +26,8 @@ extern const uint8_t kStage2[][kBlockSize];
 
 }  // namespace character_class_tables
 
-/// The class as the PyPI packages `tokenizers` and `tiktoken` see it. kOther for surrogates and for
-/// what is past U+10FFFF.
+/// The class according to the PyPI packages `tokenizers` and `tiktoken`. kOther for surrogates and
+/// values above U+10FFFF.
 inline CharacterClass character_class(char32_t code_point) {
   if (code_point > 0x10FFFF) return CharacterClass::kOther;
   return CharacterClass{two_stage_value(character_class_tables::kStage1,

@@ -17,7 +17,7 @@ megatron::TokenizerIdentity hugging_face_legacy_identity(const TokenizerOptions&
 megatron::TokenizerIdentity tik_legacy_identity(const TokenizerOptions& options);
 megatron::TokenizerIdentity null_legacy_identity(const TokenizerOptions& options);
 
-/// Of GPT2BPETokenizer, BertWordPieceLowerCase and BertWordPieceCase.
+/// The identities of GPT2BPETokenizer, BertWordPieceLowerCase and BertWordPieceCase.
 megatron::TokenizerIdentity megatron_core_identity(const TokenizerOptions& options, int release);
 megatron::TokenizerIdentity sentence_piece_core_identity(const TokenizerOptions& options,
                                                          int release);

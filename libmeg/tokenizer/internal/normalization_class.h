@@ -26,7 +26,7 @@ inline bool takes_part_in_normalization(char32_t code_point) {
   return kind == 1 || kind == 2;
 }
 
-/// Whether its StripAccents takes the code point, which is below 0x110000, out of a text.
+/// Whether its StripAccents removes the code point, which must be below 0x110000.
 inline bool is_stripped_accent(char32_t code_point) {
   return normalization_class_tables::class_of(code_point) >= 2;
 }

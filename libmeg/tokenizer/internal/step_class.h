@@ -14,11 +14,12 @@ extern const uint8_t kStage2[][kBlockSize];
 
 }  // namespace step_class_tables
 
-/// What steps of the PyPI package `tokenizers` ask about a code point besides its CharacterClass.
+/// The property of a code point, besides its CharacterClass, that steps of the PyPI package
+/// `tokenizers` use.
 enum class StepClass : uint8_t {
   kControl = 1,         ///< What clean_text of BertNormalizer removes.
   kNonspacingMark = 2,  ///< What strip_accents of BertNormalizer removes, after NFD.
-  kPunctuation = 4,     ///< Where Punctuation and BertPreTokenizer cut.
+  kPunctuation = 4,     ///< Punctuation and BertPreTokenizer split at these.
   kWord = 8,            ///< \w of Whitespace
 };
 

@@ -22,7 +22,7 @@ struct RequiredFlag {
 struct TokenizerType {
   std::string_view name;
 
-  /// What megatron.core.tokenizers calls the code behind it; empty where it reads no metadata.
+  /// The library's name in megatron.core.tokenizers; empty if it reads no metadata.
   std::string_view library;
 
   std::span<const RequiredFlag> required;
@@ -47,7 +47,7 @@ struct TokenizerType {
 /// Every type, in the order in which messages list them.
 std::span<const TokenizerType> tokenizer_types();
 
-/// kInvalidArgument, with the names of all, where the type is unknown or empty.
+/// kInvalidArgument, with the names of all types, if the type is unknown or empty.
 Result<const TokenizerType*> find_tokenizer_type(std::string_view name);
 
 /// What --tokenizer-metadata says; its defaults where the flag is not given or is not read: by the

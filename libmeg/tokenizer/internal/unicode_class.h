@@ -6,8 +6,8 @@
 
 namespace meg::tokenizer {
 
-/// What the patterns of byte-level BPE ask about a code point: \p{L}, \p{N}, \s or none of them.
-/// The three are disjoint.
+/// The property of a code point that the patterns of byte-level BPE use: \p{L}, \p{N}, \s or none
+/// of them. The three are disjoint.
 enum class UnicodeClass : uint8_t { kOther = 0, kLetter = 1, kNumber = 2, kSpace = 3 };
 
 namespace unicode_class_tables {
@@ -18,8 +18,8 @@ extern const uint8_t kStage2[][kBlockSize];
 
 }  // namespace unicode_class_tables
 
-/// The class as the PyPI package `regex` sees it, whose version the head of
-/// unicode_class_tables.cpp names. kOther for surrogates and for what is past U+10FFFF.
+/// The class according to the PyPI package `regex`, whose version is stated at the head of
+/// unicode_class_tables.cpp. kOther for surrogates and values above U+10FFFF.
 inline UnicodeClass unicode_class(char32_t code_point) {
   if (code_point > 0x10FFFF) return UnicodeClass::kOther;
   return UnicodeClass{

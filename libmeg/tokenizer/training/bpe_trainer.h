@@ -15,7 +15,7 @@ namespace meg::tokenizer {
 /// The options for training a byte-level BPE tokenizer.
 struct BpeTrainerOptions {
   int64_t vocab_size = 0;     ///< tokens: special ones, the 256 bytes, and those that merges make
-  int64_t min_frequency = 0;  ///< how often a pair must stand in the texts to be merged
+  int64_t min_frequency = 0;  ///< minimum number of occurrences of a pair to be merged
   std::vector<std::string> special_tokens;  ///< their ids are 0 and on
 
   /// What splits texts into words, which merges never cross: a name of training_patterns() or a
@@ -39,9 +39,9 @@ struct TrainedBpe {
   /// Ids of pairs, by rank, each once.
   std::vector<std::pair<uint32_t, uint32_t>> merges;
 
-  // Of the corpus.
-  int64_t words = 0;           ///< Of two bytes and more.
-  int64_t distinct_words = 0;  ///< Of these.
+  // Totals of the corpus.
+  int64_t words = 0;           ///< With two bytes or more.
+  int64_t distinct_words = 0;  ///< Distinct ones among these.
   int64_t spilled_bytes = 0;   ///< Word counts that went to the file.
 };
 
@@ -50,19 +50,19 @@ class WordCounter {
  public:
   virtual ~WordCounter() = default;
 
-  /// text: valid UTF-8 with text::kTextPadding readable bytes behind it. Errors: those of writing
+  /// text: valid UTF-8 with text::kTextPadding readable bytes after it. Errors: those of writing
   /// the spill file.
   virtual Status count(std::string_view text) = 0;
 };
 
-/// Trains byte-level BPE: first counters take all texts, then train() learns the merges. The result
-/// depends on the texts alone, not on their order, the counters or the memory budget.
+/// Trains byte-level BPE: first counters count all texts, then train() learns the merges. The
+/// result depends only on the texts, not on their order, the counters or the memory budget.
 /// Its merges are those of Hugging Face tokenizers: trainers.BpeTrainer with initial_alphabet =
 /// pre_tokenizers.ByteLevel.alphabet().
 class BpeTrainer {
  public:
-  /// counters: at least 1. kInvalidArgument for options that are wrong, kUnsupported for a pattern
-  /// that is no regular expression or means something else to other programs.
+  /// counters: at least 1. kInvalidArgument for invalid options, kUnsupported for a pattern that is
+  /// not a regular expression or means something else to other programs.
   static Result<BpeTrainer> create(const BpeTrainerOptions& options, int counters);
   BpeTrainer(BpeTrainer&&) noexcept;
   BpeTrainer& operator=(BpeTrainer&&) noexcept;

@@ -31,7 +31,7 @@ class TrainedBpeFiles {
 
   Status save(const TrainedBpe& trained);
 
-  /// Of the files, in the folder.
+  /// Paths of the files in the folder.
   std::vector<std::string> paths() const;
 
  private:

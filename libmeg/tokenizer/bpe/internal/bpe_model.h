@@ -19,8 +19,8 @@ inline constexpr std::string_view kEndOfText = "<|endoftext|>";
 
 class BpeModelBuilder;
 
-/// In which order the merges of a word happen. It matters only where a merge's result takes part in
-/// a merge of a lower rank, as no trained vocabulary has it.
+/// The order in which the merges of a word happen. It matters only if a merge's result takes part
+/// in a merge of a lower rank, which does not occur in trained vocabularies.
 enum class MergeOrder {
   kRounds,    ///< All occurrences of the pair of lowest rank, then again: GPT-2's Python.
   kOneByOne,  ///< The leftmost occurrence of the pair of lowest rank: tokenizers, tiktoken.
@@ -40,9 +40,8 @@ struct BpeRules {
 
 /// Pieces and merges of a BPE vocabulary, numbered for merging.
 /// A piece is a byte string that takes part in merging: each single byte, and each side and result
-/// of a merge; where words are merged from characters, each of these that the vocabulary has. A
-/// token is an entry of the vocabulary; one that no merge gives, such as a special token, is no
-/// piece.
+/// of a merge; if words are merged from characters, each character in the vocabulary. A token is an
+/// entry of the vocabulary; a token that no merge gives, such as a special token, is not a piece.
 class BpeModel {
  public:
   struct Merge {
@@ -50,11 +49,11 @@ class BpeModel {
     int32_t rank = 0;             // the lowest is the first to apply
   };
 
-  /// vocab_file: JSON, token -> id; merge_file: a header line, then one merge a line, first to
-  /// apply first. Ids come out as Megatron's wherever it reads the files without harm; where it
-  /// would go silently wrong (an HTML page, a merge whose pieces or result are not in the
-  /// vocabulary, ...) this is kCorruption. kNotFound, kIoError, kResourceExhausted for the files
-  /// themselves. Mirrors Megatron-LM megatron/tokenizer/gpt2_tokenization.py: GPT2Tokenizer.
+  /// vocab_file: JSON, token -> id; merge_file: a header line, then one merge per line, in the
+  /// order of application. Ids are Megatron's wherever it reads the files correctly; if it would go
+  /// silently wrong (an HTML page, a merge whose pieces or result are not in the vocabulary, ...),
+  /// the error is kCorruption. kNotFound, kIoError, kResourceExhausted for the files themselves.
+  /// Mirrors Megatron-LM megatron/tokenizer/gpt2_tokenization.py: GPT2Tokenizer.
   static Result<BpeModel> load(const std::string& vocab_file, const std::string& merge_file);
 
   /// The same from the files' contents; the names are for messages.
@@ -83,14 +82,14 @@ class BpeModel {
 
   MergeOrder merge_order() const { return merge_order_; }
 
-  /// The pieces that merging starts with: the word's bytes, or its characters where the model is
-  /// one of characters. A character that the vocabulary lacks becomes the pieces of its bytes
-  /// (`<0x41>`), else the unknown token, else nothing.
+  /// The pieces that merging starts with: the word's bytes, or its characters if the model merges
+  /// characters. A character that the vocabulary lacks becomes the pieces of its bytes (`<0x41>`),
+  /// or else the unknown token, or else nothing.
   void start_pieces(std::string_view word, std::vector<int32_t>& pieces) const;
 
   bool merges_characters() const { return of_characters_; }
 
-  /// Id of a word that is a token and is not to be merged; empty for others, and for all where the
+  /// Id of a word that is a token and is not merged; nullopt for others, and for all words if the
   /// model merges every word.
   std::optional<int32_t> whole_word(std::string_view word) const { return whole_words_.find(word); }
 
@@ -107,10 +106,10 @@ class BpeModel {
   std::optional<int32_t> eod() const { return eod_; }
 
   /// The bytes that an id decodes to: those that its token's characters stand for, or the token's
-  /// own text where one of them is outside the byte alphabet. Empty for an id that no token has.
+  /// own text where one of them is outside the byte alphabet. nullopt for an id that no token has.
   std::optional<std::string_view> token_bytes(int32_t id) const;
 
-  /// What token_bytes() gives for the ids that are tokens, by id; valid as long as the model.
+  /// The results of token_bytes() for the ids that are tokens, by id; valid as long as the model.
   std::vector<std::string_view> token_texts() const;
 
   /// What a user should know about the files; one line each.

@@ -23,7 +23,7 @@ class BpeModelBuilder {
   BpeModelBuilder(const Vocabulary& vocabulary, const std::string& vocab_name,
                   const std::string& merges_name, const BpeRules& rules = {});
 
-  /// kCorruption where a piece or the result of a merge is not in the vocabulary.
+  /// kCorruption if a piece or the result of a merge is not in the vocabulary.
   Status add_merges(const MergeList& list);
 
   BpeModel build() &&;

@@ -16,8 +16,8 @@ char32_t byte_character(uint8_t byte);
 /// The byte that a character stands for; empty for a character outside the alphabet.
 std::optional<uint8_t> character_byte(char32_t character);
 
-/// Appends the bytes that the characters of `text` (valid UTF-8) stand for. Where one of them is
-/// outside the alphabet it appends nothing and returns false.
+/// Appends the bytes that the characters of `text` (valid UTF-8) stand for. If one of them is
+/// outside the alphabet, appends nothing and returns false.
 bool append_alphabet_bytes(std::string_view text, std::string& bytes);
 
 }  // namespace meg::tokenizer

@@ -17,7 +17,7 @@ namespace meg::tokenizer {
 /// Mirrors Megatron-LM megatron/tokenizer/tokenizer.py: _GPT2BPETokenizer.
 class GPT2BPETokenizer : public Tokenizer {
  public:
-  /// Who encodes; the ids are the same.
+  /// The encoder to use; both give the same ids.
   enum class Implementation { kFast, kReference };
 
   struct Options {
@@ -64,7 +64,7 @@ class GPT2BPETokenizer : public Tokenizer {
   std::optional<tokenizer::fast::MergeTable> merge_table_;  // of the fast implementation
 };
 
-/// Of --vocab-file and --merge-file, as the revision of `options` has it.
+/// Opens the tokenizer of --vocab-file and --merge-file, as the revision of `options` has it.
 Result<std::unique_ptr<Tokenizer>> open_gpt2_bpe(const TokenizerOptions& options);
 
 }  // namespace meg::tokenizer

@@ -14,8 +14,8 @@ namespace meg::tokenizer {
 /// token stays whole.
 class RankModelBuilder {
  public:
-  /// tokens: the bytes of each, the lowest rank first; ids: first_id and on. name: for messages.
-  /// kCorruption where a token is empty or is there twice, and where a single byte is missing.
+  /// tokens: the bytes of each, the lowest rank first; their ids begin at first_id. name: for
+  /// messages. kCorruption if a token is empty or repeated, or if a single byte is missing.
   static Result<BpeModel> build(const std::vector<std::string>& tokens, int32_t first_id,
                                 const std::string& name);
 };

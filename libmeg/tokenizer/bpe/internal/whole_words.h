@@ -8,7 +8,7 @@
 
 namespace meg::tokenizer {
 
-/// The words that are tokens as they stand, of models that do not merge these.
+/// The words that are tokens, for models that do not merge such words.
 class WholeWords {
  public:
   struct Word {

@@ -17,8 +17,8 @@ struct AddedToken {
   bool special = false;
   bool normalized = false;   ///< looked for in the normalized text
   bool single_word = false;  ///< not next to a letter, digit or underscore
-  bool lstrip = false;       ///< takes the whitespace in front
-  bool rstrip = false;       ///< takes the whitespace behind
+  bool lstrip = false;       ///< includes the whitespace before it
+  bool rstrip = false;       ///< includes the whitespace after it
 };
 
 /// Finds added tokens in texts: the leftmost first, of those the longest. Immutable.
@@ -38,9 +38,9 @@ class AddedTokenFinder {
     int32_t id = 0;
   };
 
-  /// Replaces a match in text (valid UTF-8) by the next one; false where there is none. match: as
-  /// this left it, before the first call Match(). The next one may begin in whitespace that the
-  /// last one took, and then end before it.
+  /// Replaces `match` by the next match in text (valid UTF-8); false if there is none. match: the
+  /// result of the previous call, or Match() for the first one. The next match may begin inside
+  /// whitespace that the last one included, and then end before it.
   bool find_next(std::string_view text, Match& match) const;
 
  private:

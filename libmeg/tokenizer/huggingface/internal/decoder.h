@@ -15,18 +15,18 @@ class TokenDecoder {
  public:
   virtual ~TokenDecoder() = default;
 
-  /// What may come behind the tokens that apply() is given.
+  /// What may follow the tokens passed to apply().
   enum class Following {
     kNothing,
     kTokens,
     kText,  ///< more of the last token, and further ones
   };
 
-  /// Changes the tokens; the decoded text is what they are together. Where something follows, what
-  /// depends on that is left out, and the rest stays whatever it is.
+  /// Changes the tokens, whose concatenation is the decoded text. If something follows, omits the
+  /// part that depends on it, so that the rest stays the same whatever follows.
   virtual void apply(std::vector<std::string>& tokens, Following& following) const = 0;
 
-  /// Whether the text is that of the bytes that the tokens' characters stand for.
+  /// Whether the text consists of the bytes that the tokens' characters stand for.
   virtual bool is_byte_level() const { return false; }
 };
 

@@ -13,8 +13,8 @@
 
 namespace meg::tokenizer {
 
-/// The way from a text to ids: added tokens are cut out, the rest is normalized, added tokens of
-/// the normalized text are cut out, and what is left is split and handed to `words`.
+/// Encodes a text: separates added tokens, normalizes the rest, separates added tokens of the
+/// normalized text, splits what remains and passes it to `words`.
 /// Mirrors Hugging Face tokenizers, tokenizer/mod.rs: TokenizerImpl.encode.
 class HuggingFaceEncoder : public TokenEncoder {
  public:
@@ -34,7 +34,7 @@ class HuggingFaceEncoder : public TokenEncoder {
  private:
   /// front: bytes of the text's first character; 0 for a part that does not begin with it.
   Status encode_segment(std::string_view text, size_t front, TokenBuffer& tokens);
-  /// front_end: end of what has become of the text's first character.
+  /// front_end: the end of what the text's first character has become.
   Status split(std::string_view text, size_t step, const char* front_end, TokenBuffer& tokens);
   Status encode_spaced(std::string_view text, TokenBuffer& tokens);
   /// is_first: whether the part begins where the text does, as it was before it was normalized.

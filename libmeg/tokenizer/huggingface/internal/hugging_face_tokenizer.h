@@ -16,7 +16,7 @@
 
 namespace meg::tokenizer {
 
-/// A tokenizer.json of Hugging Face, with what lies beside it.
+/// A tokenizer.json of Hugging Face, with the files beside it.
 /// Mirrors Megatron-LM megatron/training/tokenizer/tokenizer.py: _HuggingFaceTokenizer, and
 /// megatron/core/tokenizers/text/libraries/huggingface_tokenizer.py: HuggingFaceTokenizer.
 class HuggingFaceTokenizer : public Tokenizer {
@@ -84,14 +84,14 @@ class HuggingFaceTokenizer : public Tokenizer {
   std::vector<std::string> bytes_;  // by the same index, as they are decoded
 };
 
-/// What megatron.core.tokenizers asks Hugging Face's tokenizers for, in the revision of `options`;
-/// nullopt where that has only the older classes or --legacy-tokenizer asks for them.
+/// The options that megatron.core.tokenizers passes to Hugging Face's tokenizers, in the revision
+/// of `options`; nullopt if that has only the older classes or --legacy-tokenizer requests them.
 std::optional<HuggingFaceTokenizer::Options> core_options(const TokenizerOptions& options);
 
 /// Whether the revision of `options` has the post-processor's tokens around a text.
 bool includes_special_tokens(const TokenizerOptions& options);
 
-/// Of --tokenizer-model, as the revision of `options` has it.
+/// Opens the tokenizer of --tokenizer-model, as the revision of `options` has it.
 Result<std::unique_ptr<Tokenizer>> open_hugging_face(const TokenizerOptions& options);
 
 }  // namespace meg::tokenizer

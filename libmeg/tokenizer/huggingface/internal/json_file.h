@@ -12,7 +12,7 @@ namespace meg::tokenizer {
 /// A JSON file whose root is an object.
 class JsonFile {
  public:
-  /// kCorruption for what is no JSON object; else what opening the file gives.
+  /// kCorruption if it is not a JSON object; otherwise the errors of opening the file.
   static Result<JsonFile> open(const std::string& path);
 
   /// The same from the file's content.

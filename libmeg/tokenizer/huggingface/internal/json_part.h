@@ -12,9 +12,9 @@
 
 namespace meg::tokenizer {
 
-/// A value of a tokenizer's JSON file and the place where it stands, for errors: those of every
-/// function below are kCorruption where a value is missing or of another type. Borrows the parser
-/// that read the file.
+/// A value in a tokenizer's JSON file with its place, for errors: every function below returns
+/// kCorruption if a value is missing or of another type. The parser that read the file must outlive
+/// it.
 class JsonPart {
  public:
   JsonPart(simdjson::dom::element value, std::string place)
@@ -31,7 +31,7 @@ class JsonPart {
 
   bool is_object() const { return value_.is_object(); }
 
-  /// A member; nullopt where it is missing or null.
+  /// A member; nullopt if it is missing or null.
   std::optional<JsonPart> find(std::string_view key) const;
 
   Result<JsonPart> member(std::string_view key) const;
@@ -46,7 +46,7 @@ class JsonPart {
   Result<int64_t> integer() const;
   Result<double> number() const;
 
-  /// The value of a member, or what it means where it is missing or null.
+  /// The value of a member, or `missing` if it is missing or null.
   Result<std::string> text(std::string_view key, std::string missing) const;
   Result<bool> boolean(std::string_view key, bool missing) const;
 

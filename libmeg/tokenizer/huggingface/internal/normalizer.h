@@ -16,9 +16,9 @@ class Normalizer {
  public:
   virtual ~Normalizer() = default;
 
-  /// text: valid UTF-8, before and after. front: how many bytes at its begin stem from the first
-  /// character of the text as it was before all normalizers, before and after, as tokenizers keeps
-  /// track of that. Errors: RegexMatcher::find's.
+  /// text: valid UTF-8, before and after. front: the number of bytes at the beginning that stem
+  /// from the first character of the text before all normalizers, which `tokenizers` keeps track
+  /// of; updated. Errors: those of RegexMatcher::find().
   virtual Status apply(std::string& text, size_t& front) const = 0;
 
   Status apply(std::string& text) const {
@@ -26,7 +26,7 @@ class Normalizer {
     return apply(text, front);
   }
 
-  /// Whether apply() surely leaves text as it is; quick, and false where it is not known.
+  /// Whether apply() certainly leaves text unchanged; fast, and false if that is not known.
   virtual bool keeps(std::string_view text) const {
     static_cast<void>(text);
     return false;
@@ -36,7 +36,7 @@ class Normalizer {
 /// text: valid UTF-8.
 size_t count_characters(std::string_view text);
 
-/// Bytes of the first `count` characters of text, or of all where it has fewer.
+/// Bytes of the first `count` characters of text, or of all if it has fewer.
 size_t size_of_characters(std::string_view text, size_t count);
 
 /// Reads the part "normalizer". kUnsupported, by name, for a kind that libmeg lacks.

@@ -21,7 +21,7 @@ struct SplitStep {
   /// Each match of an expression, or each character of a class, is a match.
   std::variant<RegexMatcher, bool (*)(char32_t code_point)> pattern;
   SplitBehavior behavior = SplitBehavior::kIsolated;
-  bool invert = false;  ///< What lies between the matches counts as the matches.
+  bool invert = false;  ///< The texts between the matches count as the matches.
 };
 
 /// Hands the parts of text, none of them empty, to emit in order. Errors: RegexMatcher::find's and
@@ -46,14 +46,15 @@ struct PreTokenizer {
   std::vector<SplitStep> steps;
   std::optional<Metaspace> metaspace;
   bool byte_level = false;
-  bool add_prefix_space = false;  ///< in front of what the steps leave, before words
+  bool add_prefix_space = false;  ///< before the texts that the steps leave, ahead of `words`
 
-  /// The regular expression that ends in words what the steps leave; empty: it is one word.
+  /// The regular expression that divides the texts left by the steps into words; empty: each is one
+  /// word.
   std::string words;
 
   std::string json = {};  ///< the part as the file has it
 
-  /// For Tokenizer::rules(): the pattern of words, where it is all there is.
+  /// For Tokenizer::rules(): the pattern of words if there is nothing else.
   std::string rules() const {
     const bool is_pattern = byte_level && !add_prefix_space && steps.empty();
     return is_pattern ? "words " + words : json;

@@ -9,13 +9,14 @@
 
 namespace meg::tokenizer {
 
-/// What tokenizer_config.json says, and where it does not list the added tokens,
-/// special_tokens_map.json, which goes before it.
+/// The content of tokenizer_config.json and, unless it lists the added tokens, of
+/// special_tokens_map.json, which takes precedence.
 struct TokenizerConfig {
   std::string tokenizer_class;  ///< such as "LlamaTokenizer"; empty: none
 
   /// The tokens of bos_token, eos_token, ... in the order in which transformers adds those that the
-  /// tokenizer lacks; behind them tokens of the model's own names (image_token). Ids are not set.
+  /// tokenizer lacks, followed by tokens under names of the model's own (image_token). Ids are not
+  /// set.
   std::vector<std::pair<std::string, AddedToken>> named_tokens;
   bool has_no_pad_token = false;         ///< `"pad_token": null`, whatever the tokenizer.json says
   std::vector<AddedToken> extra_tokens;  ///< additional_special_tokens; ids not set
@@ -28,10 +29,10 @@ struct TokenizerConfig {
   /// Not followed, as a tokenizer.json has its post-processor; for a warning.
   std::optional<bool> add_bos_token, add_eos_token;
 
-  /// What is said of a name goes before what was said earlier.
+  /// Sets the token of a name, replacing an earlier one.
   void name_token(std::string_view name, AddedToken token);
 
-  /// The token of a name such as "eos_token"; null where there is none.
+  /// The token of a name such as "eos_token"; null if there is none.
   const AddedToken* named(std::string_view name) const;
 };
 

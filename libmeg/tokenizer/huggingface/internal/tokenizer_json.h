@@ -18,7 +18,7 @@
 
 namespace meg::tokenizer {
 
-/// A tokenizer.json with what the files beside it change.
+/// A tokenizer.json with the changes made by the files beside it.
 struct TokenizerJson {
   std::unique_ptr<Normalizer> normalizer;  ///< null: none
   std::string normalizer_type;             ///< such as "NFC"; empty: none

@@ -11,7 +11,8 @@
 
 namespace meg::tokenizer {
 
-/// Of --vocab-size: a text is ids, written as decimal numbers with single spaces between.
+/// Opens the tokenizer of --vocab-size, whose texts are ids: decimal numbers separated by single
+/// spaces.
 /// Mirrors Megatron-LM megatron/core/tokenizers/text/libraries/null_tokenizer.py: NullTokenizer.
 Result<std::unique_ptr<Tokenizer>> open_null(const TokenizerOptions& options);
 

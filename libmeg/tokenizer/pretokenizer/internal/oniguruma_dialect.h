@@ -8,12 +8,12 @@
 
 namespace meg::tokenizer {
 
-/// kUnsupported, by name, for what a pattern means in Oniguruma, the dialect of tokenizers, and
-/// PCRE2 cannot be told to do in the same way; texts would be split otherwise without a word.
-/// Whether the pattern is one at all is left to the compiler. name: for messages.
+/// kUnsupported, with the construct, for anything in a pattern that Oniguruma, the dialect of
+/// tokenizers, interprets in a way that PCRE2 cannot reproduce: texts would silently be split
+/// differently. Whether the pattern is valid at all is left to the compiler. name: for messages.
 Status check_oniguruma_dialect(std::string_view pattern, const std::string& name);
 
-/// `{2}`, `{2,}`, `{2,3}` or `{,3}` behind what it repeats.
+/// `{2}`, `{2,}`, `{2,3}` or `{,3}` after what it repeats.
 struct Interval {
   size_t size = 0;        // of its text; 0 where there is none
   bool is_exact = false;  // {2}

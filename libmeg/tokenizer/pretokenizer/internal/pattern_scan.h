@@ -21,7 +21,7 @@ struct KnownPattern {
 /// libmeg has no code for it.
 const KnownPattern* find_known_pattern(std::string_view regex);
 
-/// The pattern of a name; null where there is none.
+/// The pattern of a name; null if there is none.
 const KnownPattern* find_pattern_by_name(std::string_view name);
 
 }  // namespace meg::tokenizer

@@ -14,8 +14,8 @@
 namespace meg::tokenizer {
 namespace {
 
-/// The characters of a block, which begins where a word begins. All bytes of a character have its
-/// bits; no mask has bits behind `size`.
+/// The characters of a block that begins at the start of a word. All bytes of a character have its
+/// bits; no mask has bits past `size`.
 struct PatternBlock {
   uint32_t size;  // bytes, of whole characters
   uint64_t word;  // letters, and with cased words marks, which these take in
@@ -82,7 +82,7 @@ inline PatternBlock classify(const Byte* p, const Byte* end) {
   return block;
 }
 
-/// The first bytes behind the characters that begin at `leads`.
+/// The first bytes after the characters that begin at `leads`.
 inline uint64_t behind(uint64_t leads, uint64_t continuation) {
   // A lead's bit, one further, carries through the character's other bytes.
   return ((leads << 1) + continuation) & ~continuation;
@@ -106,7 +106,7 @@ inline uint64_t number_starts(const PatternBlock& block) {
 inline uint64_t space_starts(const PatternBlock& block, uint64_t space, const Byte* p) {
   const uint64_t newline = block.newline & space;
   const uint64_t tail = space & ~newline;
-  // What stands behind a run's last line end starts anew.
+  // The text after a run's last line end starts a new word.
   uint64_t after_newline = tail & (newline << 1);
   const uint64_t ends_at_newline = (tail + after_newline) & ~tail & newline;
   if (ends_at_newline != 0) {
@@ -115,14 +115,14 @@ inline uint64_t space_starts(const PatternBlock& block, uint64_t space, const By
       if (((tail + start) & ~tail & newline) != 0) after_newline &= ~start;
     }
   }
-  // The last character before other text stands alone or joins the next word.
+  // The last character before other text is a word of its own or joins the next word.
   uint64_t last = tail & ~(space >> 1);
   if ((last & block.continuation) != 0) last = fast::move_to_lead(last, p);
   return (space & ~(space << 1)) | after_newline | last;
 }
 
-/// `starts` with those put right that contractions have: inside them no word starts, behind them
-/// one does. apostrophes: those that may begin a contraction.
+/// Corrects `starts` for contractions: no word starts inside them, and one starts after them.
+/// apostrophes: those that may begin a contraction.
 inline uint64_t with_contractions(uint64_t starts, uint64_t apostrophes, const PatternBlock& block,
                                   const Byte* p, const Byte* end, bool is_suffix) {
   uint32_t behind_last = 64;
@@ -140,8 +140,8 @@ inline uint64_t with_contractions(uint64_t starts, uint64_t apostrophes, const P
   return starts;
 }
 
-/// Whether the masks tell too little: letters with and without case next to each other, marks and
-/// line ends that belong to what stands before them, numbers of several bytes.
+/// Whether the masks do not suffice: letters with and without case next to each other, marks and
+/// line ends that belong to the text before them, numbers of several bytes.
 template <PatternForm kForm>
 inline bool is_hard(const PatternBlock& block, uint64_t eaten) {
   if (block.size == 0) return true;
@@ -155,13 +155,13 @@ inline bool is_hard(const PatternBlock& block, uint64_t eaten) {
   return kForm.max_digits == 3 && block.wide_numbers;
 }
 
-/// Where words start in the 64 bytes from p, where one does, as far as these bytes decide it: at
-/// least bit 0. 0 where they do not tell.
+/// The starts of words in the 64 bytes from p, where a word must start, as far as these bytes
+/// decide them: at least bit 0. 0 if they do not decide.
 template <PatternForm kForm, class Block>
 inline uint64_t block_starts(const Byte* p, const Byte* end) {
   const PatternBlock block = classify<kForm, Block>(p, end);
   const uint64_t other = block.other;
-  // Line ends behind other characters belong to them.
+  // Line ends after other characters belong to them.
   const uint64_t eaten = block.newline & ~(block.newline + (block.newline & (other << 1)));
   if (is_hard<kForm>(block, eaten)) return 0;
   const uint64_t space = block.space & ~eaten;

@@ -63,7 +63,7 @@ inline const Byte* run_end(const Byte* p, const Byte* end, const Wanted& wanted)
   return p;
 }
 
-/// Where the contraction at p ends; p where there is none. The long s is an s in lower case.
+/// The end of the contraction at p; p if there is none. The long s counts as an s.
 inline const Byte* contraction_end(const Byte* p, const Byte* end) {
   if (end - p < 2 || *p != '\'') return p;
   const int first = p[1] | 0x20;
@@ -85,7 +85,7 @@ inline const Byte* numbers_end(const Byte* p, const Byte* end, int max_digits) {
   return p;
 }
 
-/// Where U*L+|U+L* ends from q on; null where neither matches.
+/// The end of U*L+|U+L* from q on; null if neither matches.
 ///
 /// Letters without case and marks are in both classes, so U* also takes what L+ needs. As a
 /// backtracking matcher does: where a lower-case letter follows U*, L+ takes it and continues;
@@ -142,7 +142,7 @@ inline const Byte* word_end(const Byte* p, const Byte* end, Character c) {
   }
 }
 
-/// Where ` ?[^\s\p{L}\p{N}]+[\r\n]*` ends; null where it does not match.
+/// The end of ` ?[^\s\p{L}\p{N}]+[\r\n]*`; null if it does not match.
 template <PatternForm kForm>
 inline const Byte* others_end(const Byte* p, const Byte* end) {
   const Byte* const first = *p == ' ' ? p + 1 : p;

@@ -18,16 +18,16 @@ class RegexMatcher {
     kTiktoken,   ///< Rust's, in which `{1,3}+` is possessive and `$` the end of the text.
   };
 
-  /// kUnsupported, with the place, for a pattern that does not compile, or that says what PCRE2
-  /// cannot be told to do in the same way. name: for messages.
+  /// kUnsupported, with the place, for a pattern that does not compile, or that PCRE2 cannot
+  /// interpret in the same way. name: for messages.
   static Result<RegexMatcher> compile(std::string_view pattern, const std::string& name,
                                       Dialect dialect = Dialect::kOniguruma);
 
   /// Begin and end, in bytes.
   using Match = std::pair<size_t, size_t>;
 
-  /// The first match in text (valid UTF-8) at `from` or behind it that is not empty.
-  /// kResourceExhausted for one that takes too many steps.
+  /// The first non-empty match in text (valid UTF-8) at or after `from`. kResourceExhausted if it
+  /// takes too many steps.
   Result<std::optional<Match>> find(std::string_view text, size_t from) const;
 
  private:

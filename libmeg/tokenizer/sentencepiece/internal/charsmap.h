@@ -21,8 +21,8 @@ class Charsmap {
     std::string_view replacement;  ///< UTF-8, perhaps empty; lives as long as the Charsmap
   };
 
-  /// bytes: of precompiled_charsmap; empty for a map without rules. kCorruption where they are no
-  /// such map, or one whose lookups would leave it, or whose replacements are not UTF-8.
+  /// bytes: of precompiled_charsmap; empty for a map without rules. kCorruption if they are not
+  /// such a map, if lookups would leave it, or if replacements are not UTF-8.
   static Result<Charsmap> parse(std::string_view bytes);
 
   /// The rule of the longest sequence that text begins with.

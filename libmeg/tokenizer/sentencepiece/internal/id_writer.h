@@ -20,7 +20,7 @@ class IdWriter {
     after_unknown_ = false;
   }
 
-  /// text: of one or several characters that stand one after another.
+  /// text: one or several consecutive characters.
   void unknown(std::string_view text) {
     if (model_.file().byte_fallback) {
       for (const char byte : text) {
@@ -32,7 +32,7 @@ class IdWriter {
     after_unknown_ = true;
   }
 
-  /// Where the next id goes. What is written there by others must be known pieces.
+  /// The place of the next id. Only ids of known pieces may be written there directly.
   Id* end() const { return out_; }
 
   void advance_to(Id* end) {

@@ -30,7 +30,7 @@ inline size_t character_size(char lead) {
 /// A model file with what all of its encoders look up. Immutable.
 class Model {
  public:
-  /// kCorruption where a charsmap is none; else ModelFile::parse's.
+  /// kCorruption if a charsmap is invalid; otherwise the errors of ModelFile::parse().
   static Result<Model> build(ModelFile file);
 
   const ModelFile& file() const { return *file_; }

@@ -14,7 +14,7 @@ namespace meg::tokenizer::sentencepiece {
 enum class PieceType : uint8_t {
   kNormal = 1,
   kUnknown = 2,      ///< What has no piece; at most one.
-  kControl = 3,      ///< Never comes of text: <s>, </s>.
+  kControl = 3,      ///< Never produced from text: <s>, </s>.
   kUserDefined = 4,  ///< Always one token, neither normalized nor split.
   kUnused = 5,       ///< Never given, though merges may go through it.
   kByte = 6,         ///< <0x00> ... <0xFF>, for characters without a piece
@@ -36,7 +36,7 @@ struct NormalizerSpec {
 
 enum class ModelType : uint8_t { kUnigram = 1, kBpe = 2, kWord = 3, kChar = 4 };
 
-/// A SentencePiece model: what its .model file says that decides ids and texts.
+/// A SentencePiece model: the fields of its .model file that decide ids and texts.
 /// Mirrors google/sentencepiece src/sentencepiece_model.proto: ModelProto.
 struct ModelFile {
   std::vector<Piece> pieces;  ///< by id; texts differ
@@ -49,7 +49,7 @@ struct ModelFile {
   std::string pad_piece = "<pad>";
   std::string unk_surface = " \xE2\x81\x87 ";  ///< What the unknown piece decodes to.
   NormalizerSpec normalizer;
-  std::optional<NormalizerSpec> denormalizer;  ///< only where it has a charsmap
+  std::optional<NormalizerSpec> denormalizer;  ///< set only if it has a charsmap
 
   /// The id of the unknown piece; empty only with byte_fallback.
   std::optional<int32_t> unk_id;
@@ -60,21 +60,21 @@ struct ModelFile {
   /// are no numbers. Also where a text is not UTF-8.
   static Result<ModelFile> parse(std::string_view bytes, const std::string& name);
 
-  /// All that decides ids, in a form that differs where it does, for Tokenizer::rules().
+  /// Everything that decides ids, as a text that differs if any of it does, for Tokenizer::rules().
   std::string rules() const;
 
-  /// As parse(), of the file at `path`.
+  /// Parses the file at `path`.
   static Result<ModelFile> load(const std::string& path);
 };
 
 /// Pieces have fewer bytes, as in the library.
 inline constexpr size_t kMaxPieceBytes = 8000;
 
-/// Whether this is the one piece that may hold NUL: some converters write it besides <0x00>, and
-/// the library takes it for unused and leaves it out.
+/// Whether this is the one piece that may contain NUL: some converters write it in addition to
+/// <0x00>, and the library treats it as unused and drops it.
 bool is_nul_piece(const Piece& piece);
 
-/// The byte of a byte piece's text, such as 10 of "<0x0A>"; -1 where it is none.
+/// The byte of a byte piece's text, such as 10 for "<0x0A>"; -1 if it is not one.
 int byte_of_piece(std::string_view text);
 
 }  // namespace meg::tokenizer::sentencepiece

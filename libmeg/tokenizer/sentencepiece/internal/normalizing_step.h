@@ -11,7 +11,7 @@ namespace meg::tokenizer::sentencepiece {
 /// User-defined symbols that a text begins with: the library looks at the shortest of them.
 inline constexpr int kMaxSymbolMatches = 64;
 
-/// The first bytes of a text that are normalized together, and what they become.
+/// The first bytes of a text that are normalized together, and their replacement.
 struct NormalizingStep {
   size_t size;
   std::string_view normalized;  ///< Lives as long as the text and the charsmap.

@@ -25,8 +25,8 @@ class PieceTrie {
 
   bool empty() const { return nodes_.size() == 1; }
 
-  /// The node after the first byte of a text, or after one more byte; kNoNode where no text of the
-  /// trie begins so.
+  /// The node after the first byte of a text, or after one more byte; kNoNode if no text of the
+  /// trie begins with it.
   uint32_t first(unsigned char byte) const { return roots_[byte]; }
 
   uint32_t next(uint32_t node, unsigned char byte) const {
@@ -46,8 +46,8 @@ class PieceTrie {
   /// The value of the text that ends at the node, or kNoValue.
   int32_t value(uint32_t node) const { return nodes_[node].value; }
 
-  /// Bytes of the longest of the texts that `text` begins with, of the shortest `limit` of those; 0
-  /// where there is none. value: receives its value.
+  /// Bytes of the longest of the trie's texts with which `text` begins, among the shortest `limit`
+  /// of those; 0 if there is none. value: receives its value.
   size_t longest_prefix(std::string_view text, int limit, int32_t* value = nullptr) const;
 
  private:

@@ -17,15 +17,15 @@ namespace meg::tokenizer::sentencepiece {
 /// megatron/core/tokenizers/text/libraries/sentencepiece_tokenizer.py.
 class SentencePieceTokenizer : public Tokenizer {
  public:
-  /// Who encodes; the ids are the same.
+  /// The encoder to use; both give the same ids.
   enum class Implementation { kFast, kReference };
 
   struct Options {
     Implementation implementation = Implementation::kFast;
     /// Every text begins with bos, as Llama2Tokenizer's did before megatron.core.tokenizers.
     bool bos_in_front = false;
-    /// Tokens of their own, such as <CLS>, which are added to the vocabulary where the model lacks
-    /// them and cut out of texts: SentencePieceTokenizer before megatron.core.tokenizers.
+    /// Adds tokens such as <CLS> to the vocabulary if the model lacks them, and recognizes them in
+    /// texts: SentencePieceTokenizer before megatron.core.tokenizers.
     bool special_tokens = false;
     /// With special_tokens, further ones: <extra_id_0> and so on.
     int64_t extra_ids = 0;
@@ -55,7 +55,8 @@ class SentencePieceTokenizer : public Tokenizer {
  private:
   SentencePieceTokenizer(Model model, const Options& options);
 
-  /// As the library decodes the pieces between special tokens; these with a space after them.
+  /// Decodes the pieces between special tokens like the library, and adds a space after special
+  /// tokens.
   Result<std::string> decode_text(std::span<const int32_t> ids, bool more_follow) const override;
 
   std::optional<std::string> rules() const override { return model_.file().rules(); }

@@ -32,7 +32,8 @@ class WireReader {
   /// Where the next field begins, in the file.
   size_t offset() const { return offset_ + at_; }
 
-  /// The next field; not at the end. kCorruption where it is truncated or of no known type.
+  /// Reads the next field; must not be called at the end. kCorruption if it is truncated or of an
+  /// unknown type.
   Result<WireField> next();
 
  private:

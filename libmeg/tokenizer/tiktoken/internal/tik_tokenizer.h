@@ -16,10 +16,10 @@
 
 namespace meg::tokenizer {
 
-/// --vocab-size where it is not given.
+/// The default of --vocab-size.
 inline constexpr int64_t kTiktokenVocabSize = int64_t{1} << 17;
 
-/// A vocabulary of tiktoken behind special tokens.
+/// A vocabulary of tiktoken, preceded by special tokens.
 /// Mirrors Megatron-LM megatron/training/tokenizer/tokenizer.py: CustomTikTokenizer, and
 /// megatron/core/tokenizers/text/libraries/tiktoken_tokenizer.py: TikTokenTokenizer.
 class TikTokenizer : public Tokenizer {
@@ -27,7 +27,7 @@ class TikTokenizer : public Tokenizer {
   struct Options {
     std::vector<std::string> special_tokens;  ///< Their ids are 0 and on.
     bool specials_in_text = false;            ///< The text of a special token becomes the token.
-    std::string pattern = "v2";               ///< Of find_pattern_by_name.
+    std::string pattern = "v2";               ///< A name for find_pattern_by_name().
     bool reference = false;  ///< Words are found by regular expressions and merged plainly.
   };
 
@@ -76,7 +76,8 @@ class TikTokenizer : public Tokenizer {
   AddedTokenFinder in_text_, none_;
 };
 
-/// Of --tokenizer-model and the --tiktoken flags, as the revision of `options` has them.
+/// Opens the tokenizer of --tokenizer-model and the --tiktoken flags, as the revision of `options`
+/// has it.
 Result<std::unique_ptr<Tokenizer>> open_tik(const TokenizerOptions& options);
 
 }  // namespace meg::tokenizer

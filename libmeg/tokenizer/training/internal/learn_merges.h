@@ -14,7 +14,7 @@ namespace meg::tokenizer {
 /// When learning ends, unless no pair is left before.
 struct MergeGoal {
   size_t vocab_size = 0;      ///< tokens
-  int64_t min_frequency = 0;  ///< how often a pair must stand in the corpus to be merged
+  int64_t min_frequency = 0;  ///< minimum number of occurrences of a pair to be merged
 };
 
 /// Pairs of ids in the order in which they were merged; a pair may come again, see below.

@@ -11,8 +11,8 @@
 
 namespace meg::tokenizer {
 
-/// Counts the words that a pre-tokenizer finds, in a table that goes to a file where it grows past
-/// its limit.
+/// Counts the words that a pre-tokenizer finds, in a table that is written to a file when it
+/// exceeds its limit.
 class TableCounter : public WordCounter {
  public:
   /// pre_tokenizer and spilled must outlive the counter. memory_limit: bytes.

@@ -7,8 +7,7 @@
 
 namespace meg::tokenizer {
 
-/// Distinct words of a corpus and how often each stands there. A word of one byte has no pair and
-/// is left out.
+/// The distinct words of a corpus with their counts. A word of one byte has no pair and is omitted.
 class TrainingWords {
  public:
   void add(std::string_view word, int64_t count) {
@@ -19,7 +18,7 @@ class TrainingWords {
 
   size_t size() const { return counts_.size(); }
 
-  /// Of all words together.
+  /// Total size of all words.
   size_t total_bytes() const { return bytes_.size(); }
 
   std::string_view word(size_t index) const {

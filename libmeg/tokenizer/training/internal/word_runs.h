@@ -36,7 +36,7 @@ inline constexpr size_t kLongWord = 16;
 /// Whether `a` comes before `b` in a run.
 bool comes_before(std::string_view a, std::string_view b);
 
-/// Hands the words of all runs to take, in order, each once with the sum of its counts.
+/// Passes the words of all runs to `take`, in order, each once with the sum of its counts.
 Status merge_runs(const std::vector<WordRun*>& runs,
                   const std::function<Status(const CountedWord&)>& take);
 

@@ -29,10 +29,10 @@ class WordTable {
   /// word: of kLongWord bytes or more. There must be room.
   void add_long(std::string_view word);
 
-  /// That the words take.
+  /// Bytes that the words take.
   size_t memory() const;
 
-  /// The words as a run, which takes them away: the table is new again.
+  /// Moves the words into a run, which leaves the table empty.
   std::unique_ptr<WordRun> take_run();
 
  private:

@@ -34,12 +34,12 @@ enum class CharacterKind : uint8_t {
   kWord = 0,
   kRemoved = 1,  ///< NUL, U+FFFD, controls and formats
   kSpace = 2,
-  kChinese = 3,      ///< Stands alone, as if between spaces.
-  kPunctuation = 4,  ///< Stands alone.
+  kChinese = 3,      ///< A word of its own, as if between spaces.
+  kPunctuation = 4,  ///< A word of its own.
 };
 
-/// What BERT tokenization asks Python about a code point; the head of bert_character_tables.cpp
-/// names the Unicode version.
+/// The properties of a code point that BERT tokenization queries in Python; the head of
+/// bert_character_tables.cpp states the Unicode version.
 class CharacterProperties {
  public:
   /// code_point: below 0x110000.
@@ -48,7 +48,7 @@ class CharacterProperties {
 
   CharacterKind kind() const { return static_cast<CharacterKind>(bits_ & 7); }
 
-  /// Has upper or lower case and is not passed over, where the form of a sigma is decided.
+  /// Whether it has upper or lower case and is not skipped when the form of a sigma is decided.
   bool cased() const { return (bits_ & 8) != 0; }
 
   /// Is passed over there.
@@ -77,7 +77,7 @@ inline constexpr char32_t kSmallSigma = 0x3C3;
 inline constexpr char32_t kFinalSigma = 0x3C2;
 
 /// Appends the lower case of a code point, decomposed and without accents. A capital sigma becomes
-/// a small one, whatever stands around it.
+/// a small one, whatever surrounds it.
 template <class Sequence>
 void append_folded(char32_t code_point, Sequence& to) {
   constexpr char32_t kHangul = 0xAC00;

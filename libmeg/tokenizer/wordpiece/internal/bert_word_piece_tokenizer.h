@@ -18,7 +18,7 @@ namespace meg::tokenizer::wordpiece {
 /// megatron/tokenizer/bert_tokenization.py.
 class BertWordPieceTokenizer : public Tokenizer {
  public:
-  /// Who encodes; the ids are the same.
+  /// The encoder to use; both give the same ids.
   enum class Implementation { kFast, kReference };
 
   struct Options {
@@ -27,8 +27,8 @@ class BertWordPieceTokenizer : public Tokenizer {
     int64_t extra_ids = 0;  ///< Further tokens: <extra_id_0> and so on.
   };
 
-  /// vocabulary: a vocab.txt; name: the file's, for errors. kCorruption where it lacks one of
-  /// [CLS], [SEP], [PAD], [MASK] and [UNK]; else VocabularyLines::parse's.
+  /// vocabulary: a vocab.txt; name: the file's, for errors. kCorruption if it lacks one of [CLS],
+  /// [SEP], [PAD], [MASK] and [UNK]; otherwise the errors of VocabularyLines::parse().
   static Result<std::unique_ptr<BertWordPieceTokenizer>> parse(std::string_view vocabulary,
                                                                const std::string& name,
                                                                const Options& options);
@@ -63,8 +63,8 @@ class BertWordPieceTokenizer : public Tokenizer {
   const WordPieceModel model_;
 };
 
-/// Of --vocab-file, as the revision of `options` has it: this class, or the tokenizer of Hugging
-/// Face that megatron.core.tokenizers takes instead.
+/// Opens the tokenizer of --vocab-file, as the revision of `options` has it: this class, or Hugging
+/// Face's tokenizer, which megatron.core.tokenizers uses instead.
 Result<std::unique_ptr<Tokenizer>> open_bert_word_piece(const TokenizerOptions& options);
 
 }  // namespace meg::tokenizer::wordpiece

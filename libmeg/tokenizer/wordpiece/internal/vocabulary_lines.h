@@ -19,11 +19,11 @@ struct VocabularyLines {
   std::optional<int64_t> first_stripped_line;  ///< From 1: had whitespace around its token.
 
   /// text: the file's; LF, CRLF and a lone CR end a line. name: the file's, for errors. kCorruption
-  /// where it is empty or not UTF-8, or where a token stands twice (also an empty one: Megatron
-  /// gives such a file's added tokens ids that others have).
+  /// if it is empty or not UTF-8, or if a token occurs twice (an empty one included: Megatron gives
+  /// the added tokens of such a file ids that others have).
   static Result<VocabularyLines> parse(std::string_view text, const std::string& name);
 
-  /// kCorruption where one of [CLS], [SEP], [PAD], [MASK] and [UNK] is missing.
+  /// kCorruption if one of [CLS], [SEP], [PAD], [MASK] and [UNK] is missing.
   Status check_special_tokens(const std::string& name) const;
 
   /// Every token with its id; views of `tokens`.

@@ -9,11 +9,11 @@ namespace meg::tokenizer::wordpiece {
 
 // dtype: kUint16 (where every id fits) or kInt32. model must outlive the encoder.
 
-/// By reference::basic_words.
+/// Encodes with reference::basic_words().
 std::unique_ptr<TokenEncoder> new_reference_encoder(const WordPieceModel& model, bool lower_case,
                                                     DType dtype);
 
-/// By fast::WordScanner and a cache of words.
+/// Encodes with fast::WordScanner and a cache of words.
 std::unique_ptr<TokenEncoder> new_fast_encoder(const WordPieceModel& model, bool lower_case,
                                                DType dtype);
 

@@ -27,8 +27,8 @@ class WordPieceModel {
   /// tokens: UTF-8, and the id of each; texts differ.
   WordPieceModel(const std::vector<PieceTrie::Entry>& tokens, const Limits& limits);
 
-  /// Gives each id of a word to take(int32_t), or the unknown one where not all of it is pieces.
-  /// characters: of the word, which is not empty.
+  /// Passes each id of a word to take(int32_t), or the unknown one if the word cannot be divided
+  /// into pieces. characters: those of the word, which must not be empty.
   template <class Take>
   void segment(std::string_view word, size_t characters, const Take& take) const {
     if (characters > limits_.max_characters || !can_cut(word)) return take(limits_.unknown_id);

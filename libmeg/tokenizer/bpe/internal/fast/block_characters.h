@@ -35,8 +35,8 @@ inline Character<Class> decode(const unsigned char* p, size_t room) {
 }
 
 /// Hands the characters of 0x80 and above, whose bytes `non_ascii` has, to put(class, bits of its
-/// bytes). Returns the number of bytes of whole characters in the block: `size`, or less where the
-/// last character continues behind it.
+/// bytes). Returns the number of bytes of whole characters in the block: `size`, or less if the
+/// last character continues after it.
 template <auto class_of, class Put>
 inline uint32_t classify_non_ascii(const unsigned char* block, uint32_t size, size_t room,
                                    uint64_t non_ascii, const Put& put) {
@@ -51,7 +51,7 @@ inline uint32_t classify_non_ascii(const unsigned char* block, uint32_t size, si
   return size;
 }
 
-/// Moves bits that stand on a continuation byte to the first byte of their character.
+/// Moves bits on continuation bytes to the first byte of their character.
 inline uint64_t move_to_lead(uint64_t bits, const unsigned char* block) {
   uint64_t moved = 0;
   while (bits != 0) {

@@ -7,7 +7,7 @@
 namespace meg::tokenizer::fast {
 namespace {
 
-/// As in byte_block_avx512.h.
+/// See byte_block_avx512.h.
 class ByteBlock {
  public:
   explicit ByteBlock(const unsigned char* bytes)

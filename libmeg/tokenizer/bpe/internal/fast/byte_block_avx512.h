@@ -7,8 +7,9 @@
 namespace meg::tokenizer::fast {
 namespace {
 
-/// 64 bytes; bit i of an answer stands for byte i. One header an instruction set; everything is
-/// static so that no such code is shared with files that are compiled without the set.
+/// 64 bytes; bit i of an answer stands for byte i. There is one header for each instruction set;
+/// everything is static so that its code is not shared with files that are compiled without the
+/// set.
 class ByteBlock {
  public:
   explicit ByteBlock(const unsigned char* bytes) : bytes_(_mm512_loadu_si512(bytes)) {}

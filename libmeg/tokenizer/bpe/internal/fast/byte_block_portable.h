@@ -8,7 +8,8 @@
 namespace meg::tokenizer::fast {
 namespace {
 
-/// As in byte_block_avx512.h: eight bytes in a word; a predicate's answer is the top bit of each.
+/// See byte_block_avx512.h. Here a word holds eight bytes, and the answer of a predicate is the top
+/// bit of each.
 class ByteBlock {
  public:
   explicit ByteBlock(const unsigned char* bytes) {

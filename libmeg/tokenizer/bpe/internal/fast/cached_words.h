@@ -9,17 +9,17 @@
 
 namespace meg::tokenizer::fast {
 
-/// The ids of words that were met before, for models that give a word its ids for itself, at most
-/// one a byte. Belongs to one thread.
+/// Caches the ids of words, for models in which a word's ids depend on the word alone, at most one
+/// id per byte. For use by one thread.
 template <class Id>
 class CachedWords {
  public:
-  /// Ids that encode() may write behind those of the word.
+  /// Ids that encode() may write after those of the word.
   static constexpr size_t kCopyRoom = WordCache<Id, 32, 64>::kMaxIds;
 
-  /// Writes the ids of a word to `out` and returns where the next ones go. word: has 32 readable
-  /// bytes behind it. segment(word, out): does the same for a word that is not known; nullptr, also
-  /// from here, where it has no ids.
+  /// Writes the ids of a word to `out` and returns the place for the next ones. word: must have 32
+  /// readable bytes after it. segment(word, out): does the same for an unknown word, or returns
+  /// nullptr, which is then returned, if it has no ids.
   template <class Segment>
   Id* encode(std::string_view word, Id* out, const Segment& segment) {
     if (word.size() < 16) return encode_with(short_, word, out, segment);

@@ -11,11 +11,11 @@
 
 namespace meg::tokenizer::fast {
 
-/// Where words of characters of three bytes from U+3000 on (Chinese, Japanese, Korean) may be cut
-/// without other ids: between two characters that no token has side by side, wholly or in part.
-/// Merges make nothing but tokens, so none ever crosses such a border, and what lies on either side
-/// is merged as if it stood alone. Such scripts have no spaces, so their words are long and mostly
-/// new, while their parts are a few characters that a cache knows.
+/// Finds places where words of three-byte characters from U+3000 on (Chinese, Japanese, Korean) can
+/// be cut without changing ids: between two characters that no token contains side by side, not
+/// even in part. Merges only make tokens, so none ever crosses such a border, and each side is
+/// merged as if it were alone. Such scripts have no spaces, so their words are long and mostly new,
+/// while their parts are a few characters that a cache knows.
 /// Immutable; shared between threads.
 class CharacterJoints {
  public:
@@ -25,16 +25,16 @@ class CharacterJoints {
   /// Cuts nothing.
   CharacterJoints() = default;
 
-  /// Of a model that merges bytes; for others nothing is cut.
+  /// For a model that merges bytes; for others nothing is cut.
   CharacterJoints(const BpeModel& model, const MergedSize& merged_size);
 
   /// Whether cut() may find anything in text.
   bool concerns(std::string_view text) const;
 
-  /// Copies `starts` of `count` words to `parts`, each with the borders inside it where it may be
-  /// cut; of the last one, whose end is not known, the start alone. Returns how many there are.
-  /// base: what starts count from; 8 bytes behind the last one must be readable. parts: room for a
-  /// start a byte.
+  /// Copies the `starts` of `count` words to `parts`, each followed by the borders at which the
+  /// word may be cut; for the last word, whose end is unknown, only the start. Returns their
+  /// number. base: starts count from it; 8 bytes after the last one must be readable. parts: must
+  /// have room for a start per byte.
   size_t cut(const char* base, const uint32_t* starts, size_t count, uint32_t* parts) const;
 
  private:
@@ -75,8 +75,8 @@ class CharacterJoints {
   std::vector<Kind> kinds_;  // that tokens have
   Filter joined_;
 
-  // Pairs of characters of tokens that a word alone may be: one that merging would cut in several.
-  // Cutting could leave it over as a part, so words with such a pair are not cut.
+  // Pairs of characters of tokens that merging would not produce, but that a word may be as a
+  // whole. Cutting could leave such a token as a part, so words with such a pair are not cut.
   std::vector<uint64_t> of_words_alone_;
 };
 

@@ -28,7 +28,7 @@ class MergeTable {
   /// kUnsupported for more than 2^21 pieces or 2^22 - 1 merges.
   static Result<MergeTable> build(const BpeModel& model);
 
-  /// Rank (lowest first) of the merge of two neighbouring pieces; kNoRank where there is none.
+  /// Rank (lowest first) of the merge of two adjacent pieces; kNoRank if there is none.
   uint32_t rank(uint32_t left, uint32_t right) const {
     const uint64_t pair = pack(left, right);
     const uint64_t hash = pair * kMultiplier;
@@ -52,7 +52,7 @@ class MergeTable {
   /// Where rank_in() begins to look.
   size_t slot_of(uint64_t pair) const {
     const uint64_t hash = pair * kMultiplier;
-    // Without a branch: what the filter says is as good as random.
+    // Without a branch, because the answers of the filter are unpredictable.
     const size_t empty = slot_mask_ + 1;
     const auto slot = static_cast<size_t>(hash >> slot_shift_);
     return is_filtered(hash) ? empty : slot;
@@ -89,8 +89,8 @@ class MergeTable {
   /// The vocabulary's id of a piece.
   int32_t token_id(uint32_t piece) const { return token_ids_[piece]; }
 
-  /// Id of a word that is a token and is not to be merged, if merging it would not give just that
-  /// id anyway. Where merging gives every token, there is none.
+  /// Id of a word that is a token and is not merged, unless merging it would give exactly that id
+  /// anyway. If merging gives every token, there is none.
   std::optional<int32_t> unmerged_word(std::string_view word) const {
     return unmerged_words_.find(word);
   }

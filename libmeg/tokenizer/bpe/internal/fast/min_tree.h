@@ -15,8 +15,8 @@ class MinTree {
  public:
   static constexpr uint64_t kInfinite = UINT64_MAX;
 
-  /// Forgets all numbers; there are now `size` of them, kInfinite where no assign() follows. Then
-  /// build(). size: 1 to 2^32.
+  /// Discards all numbers; there are now `size` of them, kInfinite unless assigned by assign().
+  /// Call build() afterwards. size: 1 to 2^32.
   void resize(size_t size) {
     levels_ = 0;
     size_t end = 0;

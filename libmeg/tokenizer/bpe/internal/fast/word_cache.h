@@ -61,7 +61,7 @@ class WordCache {
     return nullptr;
   }
 
-  /// Remembers the ids, or where they are too many, just that. Returns whether they fit.
+  /// Stores the ids, or only the fact that they are too many. Returns whether they fit.
   bool insert(const Key& key, uint64_t hash, std::span<const Id> ids) {
     Entry& entry = entry_for(key, hash);
     entry.count = static_cast<Id>(std::min(ids.size(), kMaxIds + 1));
@@ -69,7 +69,7 @@ class WordCache {
     return entry.has_ids();
   }
 
-  /// Remembers the number of a word whose ids come later, by insert().
+  /// Stores the number of a word whose ids are added later, by insert().
   void await(const Key& key, uint64_t hash, size_t number) {
     entry_for(key, hash).count = static_cast<Id>(kAwaited + number);
   }
@@ -98,15 +98,15 @@ class WordCache {
   HugeArray<Set> sets_;
 };
 
-/// The same for words of any length and number of ids; slower to ask. When its store is full, it
-/// forgets everything.
+/// The same for words of any length and number of ids, with slower lookups. When its memory is
+/// full, it discards everything.
 template <class Id>
 class LongWordCache {
  public:
   LongWordCache(size_t slots, size_t store_bytes)
       : slots_(slots), words_limit_(store_bytes), ids_limit_(store_bytes / sizeof(Id)) {}
 
-  /// The ids of a word; empty where it is not known. Valid until the next insert.
+  /// The ids of a word; empty if it is unknown. Valid until the next insert.
   std::span<const Id> find(std::string_view word, uint64_t hash) const {
     const Slot& slot = slots_[hash & (slots_.size() - 1)];
     if (slot.hash != hash || word != std::string_view(words_).substr(slot.word, slot.length))

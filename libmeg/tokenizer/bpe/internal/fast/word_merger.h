@@ -14,9 +14,9 @@
 
 namespace meg::tokenizer::fast {
 
-/// Byte-pair merging of single words in the table's order: take the pair of the lowest rank, merge
-/// its occurrences from left to right, all of them or until a lower rank appears, repeat. Belongs
-/// to one thread.
+/// Merges byte pairs of single words in the table's order: takes the pair of the lowest rank,
+/// merges its occurrences from left to right, all of them or until a lower rank appears, and
+/// repeats. For use by one thread.
 class WordMerger {
  public:
   /// Words above this many bytes should go through merge_windows.

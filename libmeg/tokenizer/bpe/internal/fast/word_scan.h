@@ -8,7 +8,8 @@
 
 namespace meg::tokenizer::fast {
 
-/// Bytes of text that one call of a scanner takes at most, and so also the most starts it finds.
+/// Maximum number of bytes that one call of a scanner processes, and thus also of starts that it
+/// finds.
 inline constexpr size_t kScanBytes = 4096;
 
 /// Room that a scanner needs in `starts`: it stores in groups, past the last start.
@@ -24,7 +25,7 @@ struct WordScan {
       : position(text.data()), end(text.data() + text.size()) {}
 
   const char* position;  ///< First byte not scanned yet; the start of a character.
-  const char* end;       ///< 64 bytes behind it must be readable.
+  const char* end;       ///< 64 bytes after it must be readable.
 
   /// Class of the character before position: one of the bits below, 0 at the start of the text.
   uint32_t previous = 0;
@@ -55,7 +56,7 @@ size_t scan_tokenizers_words_portable(WordScan& scan, uint32_t* starts);
 size_t scan_tokenizers_words_avx2(WordScan& scan, uint32_t* starts);
 size_t scan_tokenizers_words_avx512(WordScan& scan, uint32_t* starts);
 
-/// Whose classes of characters GPT-2's pattern asks for.
+/// The classes of characters used for GPT-2's pattern.
 enum class ClassesOf { kRegex, kTokenizers };
 
 /// GPT-2's scanner for `set`; on processors other than x86-64 always the portable one.

@@ -10,8 +10,8 @@
 namespace meg::tokenizer::reference {
 
 /// Byte pair encoding as Megatron-LM's loop does it: find the pair of lowest rank, merge all its
-/// occurrences from left to right, or the first of them alone (MergeOrder), until no pair has a
-/// rank. Time grows with the square of a word.
+/// occurrences from left to right, or only the first one (MergeOrder), until no pair has a rank.
+/// Time grows with the square of a word's length.
 /// Mirrors Megatron-LM megatron/tokenizer/gpt2_tokenization.py: GPT2Tokenizer.bpe.
 class Bpe {
  public:
@@ -24,7 +24,7 @@ class Bpe {
  private:
   static uint64_t key(int32_t left, int32_t right);
 
-  /// The leftmost of the lowest rank; null where there is none.
+  /// The leftmost merge of the lowest rank; null if there is none.
   const BpeModel::Merge* first_merge(const std::vector<int32_t>& pieces) const;
 
   const BpeModel& model_;

@@ -7,8 +7,8 @@
 /// line by line.
 namespace meg::tokenizer::reference {
 
-/// Bytes of the first word of text, which is valid UTF-8 and not empty. Walking on from there gives
-/// every match, in order, of GPT-2's pattern (every character is in one of them):
+/// Bytes of the first word of text, which is valid UTF-8 and not empty. Continuing from there gives
+/// every match of GPT-2's pattern in order (every character is in one of them):
 ///
 ///   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 ///

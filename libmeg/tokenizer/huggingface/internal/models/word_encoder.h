@@ -10,7 +10,7 @@
 
 namespace meg::tokenizer {
 
-// Encoders of a model that takes words. dtype: kUint16 (where every id fits) or kInt32. model must
+// Encoders for a model that encodes words. dtype: kUint16 (if every id fits) or kInt32. model must
 // outlive the encoder.
 
 /// Remembers the words. scan: what cuts texts into words.

@@ -21,8 +21,8 @@ class WordSegmenter {
   virtual Status segment(std::string_view word, std::vector<int32_t>& ids) = 0;
 };
 
-/// A model of a tokenizer.json that gives each word its ids for itself: Unigram, WordPiece or
-/// WordLevel. Immutable and safe to share.
+/// A model of a tokenizer.json in which a word's ids depend on the word alone: Unigram, WordPiece
+/// or WordLevel. Immutable and safe to share.
 class WordModel {
  public:
   virtual ~WordModel() = default;

@@ -25,7 +25,7 @@ class BpeSegmenter {
   /// Whether the word that segment() had last has an unknown segment.
   bool has_unknown() const { return any_unknown(segments_); }
 
-  // What a word gives never hangs on the words around it.
+  // The ids of a word never depend on the words around it.
 
   bool is_fixed(std::string_view) const { return true; }
 

@@ -14,8 +14,8 @@ namespace meg::tokenizer::sentencepiece::fast {
 /// What the fast encoders of a model share. Immutable.
 class FastModel {
  public:
-  /// Nothing for models of words or characters and for BPE with unused pieces, which the reference
-  /// encoder takes. model must outlive this.
+  /// nullopt for models of words or characters and for BPE with unused pieces, which the reference
+  /// encoder handles. model must outlive the result.
   static std::optional<FastModel> build(const Model& model);
 
   /// dtype: kUint16 (where every id fits) or kInt32. The encoder must not outlive this.

@@ -34,7 +34,7 @@ class MergePairs {
   /// pieces: normal ones. user_symbols: those that are never joined nor split.
   MergePairs(const std::vector<Piece>& pieces, const std::vector<Piece>& user_symbols);
 
-  /// The symbol of one character, given by its bytes; kNoSymbol where no piece holds it.
+  /// The symbol of one character, given by its bytes; kNoSymbol if no piece contains it.
   uint32_t character(std::string_view character) const;
 
   /// The merge of two neighbours.

@@ -17,7 +17,7 @@ class SpaceForm {
 
   bool escaped() const { return escaped_; }
 
-  /// A piece in this form; nothing where no normalized text can hold it.
+  /// A piece in this form; nullopt if no normalized text can contain it.
   std::optional<std::string> of_piece(std::string_view piece) const {
     std::string form(piece);
     if (!escaped_) return form;

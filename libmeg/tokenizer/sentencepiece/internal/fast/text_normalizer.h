@@ -17,7 +17,7 @@ class TextNormalizer {
  public:
   explicit TextNormalizer(const Model& model);
 
-  /// The normalized text, with text::kTextPadding readable bytes behind it, the first of them a
+  /// The normalized text, with text::kTextPadding readable bytes after it, the first of which is a
   /// space. Valid until the next call.
   std::string_view normalize(std::string_view text);
 

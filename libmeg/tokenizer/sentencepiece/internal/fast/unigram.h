@@ -14,8 +14,8 @@
 
 namespace meg::tokenizer::sentencepiece::fast {
 
-/// The pieces and scores of a unigram model, whatever file they come from. Immutable; shared
-/// between threads.
+/// The pieces and scores of a unigram model, independent of their file. Immutable; shared between
+/// threads.
 class UnigramTable {
  public:
   struct Piece {
@@ -60,7 +60,7 @@ class UnigramSegmenter {
   /// Whether the word that segment() had last has an unknown segment.
   bool has_unknown() const;
 
-  /// Whether that word has its segments wherever it stands, as long as may_pass().
+  /// Whether the segments of that word do not depend on its context, as long as may_pass().
   bool is_fixed(std::string_view word);
 
   /// Whether the text's next word, if it is_fixed(), may be passed over by the ids of its segments.
@@ -71,10 +71,10 @@ class UnigramSegmenter {
     return passed_ <= may_be_passed_;
   }
 
-  /// Takes note of a word's ids, which stand behind those of the words before.
+  /// Counts a word's ids, which follow those of the previous words.
   void pass(size_t count) { passed_ += static_cast<int64_t>(count); }
 
-  /// Adds what was passed to the sum. end: of the ids so far.
+  /// Adds the scores of the counted ids to the sum. end: the end of the ids so far.
   template <class Id>
   void catch_up(const Id* end) {
     float sum = sum_;

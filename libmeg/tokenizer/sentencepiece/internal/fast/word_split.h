@@ -10,8 +10,8 @@
 
 namespace meg::tokenizer::sentencepiece::fast {
 
-/// Where a text in SpaceForm can be cut into words that are encoded each for itself: between two
-/// characters that no piece holds side by side, as far as they are told apart as spaces and others.
+/// Divides a text in SpaceForm into words that can be encoded independently: between two characters
+/// that no piece contains side by side, where only spaces and other characters are distinguished.
 class WordSplit {
  public:
   /// pieces: all that can be part of a text's encoding, in SpaceForm.

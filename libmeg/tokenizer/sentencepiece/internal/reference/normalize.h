@@ -7,11 +7,11 @@
 
 namespace meg::tokenizer::sentencepiece::reference {
 
-/// The normalized form of a text, which encoders cut into pieces.
+/// The normalized form of a text, which encoders divide into pieces.
 /// Mirrors google/sentencepiece src/normalizer.cc: Normalizer::Normalize.
 std::string normalize(const Model& model, std::string_view text);
 
-/// What becomes of a decoded text; only where the model has a denormalizer.
+/// Denormalizes a decoded text; only for models with a denormalizer.
 std::string denormalize(const Model& model, std::string_view text);
 
 }  // namespace meg::tokenizer::sentencepiece::reference

@@ -14,7 +14,7 @@ inline uint64_t pair_key(uint32_t left, uint32_t right) { return uint64_t{left} 
 /// Counts of pairs: open addressing, a power of two of slots.
 class PairCounts {
  public:
-  /// The count of a pair, 0 where it is new; valid until the next call.
+  /// The count of a pair, 0 if it is new; valid until the next call.
   int64_t& operator[](uint64_t key) {
     if (2 * (used_ + 1) > slots_.size()) grow();
     Slot& slot = slots_[slot_of(key)];

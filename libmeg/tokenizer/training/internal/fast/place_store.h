@@ -9,7 +9,7 @@
 
 namespace meg::tokenizer::fast {
 
-/// Room for lists of words that stay where they are.
+/// Memory for lists of words that must not move.
 class PlaceStore {
  public:
   std::span<uint32_t> take(size_t count) {

@@ -8,10 +8,10 @@
 
 namespace meg::tokenizer::wordpiece::fast {
 
-/// Finds the words that reference::basic_words gives, in one pass. Belongs to one thread.
+/// Finds the words of reference::basic_words() in one pass. For use by one thread.
 class WordScanner {
  public:
-  /// Bytes behind each word that are readable.
+  /// Readable bytes after each word.
   static constexpr size_t kWordPadding = 32;
 
   explicit WordScanner(bool lower_case);
