@@ -34,7 +34,8 @@ constexpr std::string_view kWordEmbeddings = "embedding.word_embeddings.weight";
 constexpr const char* kConfigName = "config.json";
 constexpr const char* kIndexName = "model.safetensors.index.json";
 
-/// Args of experts that keys of config.json stand for, or that only name how they are kept.
+/// Args of experts that correspond to keys of config.json, or that only determine how experts are
+/// stored.
 bool is_written_of_experts(std::string_view name) {
   constexpr std::string_view kNames[] = {"num_experts",
                                          "moe_ffn_hidden_size",
@@ -47,7 +48,8 @@ bool is_written_of_experts(std::string_view name) {
   return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
 }
 
-/// Refuses args of the model that no key of config.json stands for, unless they say the default.
+/// Refuses args of the model that correspond to no key of config.json, unless they have their
+/// default.
 Status check_args(const MegatronCheckpoint& checkpoint) {
   if (!checkpoint.args(0).has_value()) return Status();
   const auto rows = megatron::argument_rows(megatron::ArgumentFamily::kTraining);

@@ -26,7 +26,8 @@ Status check_optimizer(const MegatronCheckpoint& checkpoint, const ReshardOption
     case OptimizerForm::kDistributed:
       return missing_distrib_optim(checkpoint);
     case OptimizerForm::kNone:
-      // A form that nobody could read, and nobody said to leave out: it must not vanish.
+      // An optimizer in an unreadable form that was not explicitly left out must not silently
+      // disappear.
       if (optimizer.has_value() && first.graph().node(*optimizer).kind != PickleKind::kNone) {
         return make_error(StatusCode::kInvalidArgument,
                           "{}: optimizer: expected it to be read or omitted, found neither",

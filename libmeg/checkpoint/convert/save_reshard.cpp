@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 /// The path without links, as far as it exists.
 fs::path resolved(const std::string& path) {
   std::error_code error;
-  // Links are followed as far as the path exists: a target behind a link may lie in the source.
+  // Follows links as far as the path exists, because a link may lead into the source.
   fs::path found = fs::weakly_canonical(fs::absolute(path, error), error);
   if (error) found = fs::absolute(path, error);
   return found.has_filename() ? found : found.parent_path();
@@ -77,8 +77,8 @@ Status save_reshard(const MegatronCheckpoint& checkpoint, const ReshardPlan& pla
   const double copy_seconds = copy.seconds();
   const Stopwatch flush;
   MEG_RETURN_IF_ERROR(folder.commit());
-  // Last: a process that is killed before leaves the tracker at the checkpoint that it named
-  // before, and a folder beside it that nobody names.
+  // Written last: if the process is killed earlier, the tracker still names the previous
+  // checkpoint, and the new folder is not referred to.
   MEG_RETURN_IF_ERROR(write_tracker(save_dir, saved_iteration(checkpoint)));
   if (times != nullptr) {
     times->copy_seconds = copy_seconds;

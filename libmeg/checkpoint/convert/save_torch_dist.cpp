@@ -22,20 +22,20 @@
 namespace meg::checkpoint {
 namespace {
 
-/// A stretch of a parameter that is written as one chunk.
+/// A part of a parameter that is written as one chunk.
 struct SavedBox {
-  Box of_axes;                          ///< Of what is there: see axes_here().
+  Box of_axes;                          ///< Box of the part that this rank has: see axes_here().
   std::vector<int64_t> offsets, sizes;  ///< In the parameter's dimensions.
 };
 
-/// Where what is there of a parameter begins in its axes, and how large it is: of one tensor rank
-/// of several its stretch of the axis that they share.
+/// The box of a parameter's axes that the checkpoint has: for one tensor rank of several, its part
+/// of the axis over which they are divided.
 Box box_here(const LogicalParameter& parameter) {
   const std::vector<Piece>& pieces = parameter.tensors[0].pieces;
   return pieces.size() == 1 ? pieces[0].box : Box::whole(parameter.axes.sizes);
 }
 
-/// A rank's gate and up halves lie apart in the whole; everything else is one stretch.
+/// A rank's gate and up halves are separate in the whole; everything else is one box.
 std::vector<SavedBox> saved_boxes(const LogicalParameter& parameter) {
   const Box here = box_here(parameter);
   if (here == Box::whole(parameter.axes.sizes)) {
@@ -59,7 +59,8 @@ std::vector<SavedBox> saved_boxes(const LogicalParameter& parameter) {
   return boxes;
 }
 
-/// Of GPT's names those of Transformer Engine, under which layers of all kinds are saved.
+/// GPT models are saved under Transformer Engine's names, whatever the implementation of their
+/// layers.
 model::NameFamily saved_family(const MegatronCheckpoint& checkpoint,
                                const SaveTorchDistOptions& options) {
   const model::NameFamily family = options.names.value_or(checkpoint.family());
@@ -114,15 +115,16 @@ class Saver {
 
   int64_t layers() const { return checkpoint_.config().num_layers; }
 
-  /// Those that are this rank's to write: copies are the first tensor rank's, and data-parallel
-  /// ranks have a stretch of about equal size each.
+  /// Adds the parameters that this rank writes: the first tensor rank writes copies, and
+  /// data-parallel ranks each write a share of about equal size.
   Status add_parameters() {
     int64_t all = 0, before = 0;
     for (const LogicalParameter& parameter : checkpoint_.parameters())
       all += elements_of(parameter);
     for (const LogicalParameter& parameter : checkpoint_.parameters()) {
       const int64_t elements = elements_of(parameter);
-      // By the elements before it: whole parameters, in stretches of about equal size.
+      // Decided by the number of preceding elements: each rank writes whole parameters, of about
+      // equal total size.
       const int64_t writer = before * place_.size / std::max<int64_t>(all, 1);
       before += elements;
       const bool is_copy = parameter.axes.partition_axis < 0 && !is_first_tensor_rank();
@@ -172,7 +174,7 @@ class Saver {
     for (const LogicalTensor& tensor : parameter.tensors) {
       const bool is_weight = tensor.kind == "weight";
       if (!is_weight && !options_.keep_optimizer) continue;
-      // As the distributed optimizer calls the masters.
+      // The distributed optimizer's name of masters.
       const bool is_renamed = tensor.kind == "fp32_param" && options_.distributed_optimizer;
       const std::string kind = is_renamed ? "param" : tensor.kind;
       transfers_.push_back(transfer_of(parameter, tensor));

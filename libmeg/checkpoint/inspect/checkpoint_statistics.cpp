@@ -67,7 +67,7 @@ class Collector {
         parameter.layer.has_value()
             ? model::with_layer(parameter.spelling, *parameter.layer, family)
             : parameter.spelling;
-    // By either name: that of the whole model, which is printed, or the one that files have.
+    // Selected by either name: that in the whole model, which is printed, or that in the files.
     if (!is_wanted(parameter.name + suffix) && !is_wanted(spelling + suffix)) return;
     int64_t elements = 1;
     for (const int64_t size : parameter.axes.sizes) elements *= size;

@@ -27,7 +27,7 @@ std::optional<int64_t> multiply_ranks(std::initializer_list<int64_t> sizes) {
   return product;
 }
 
-/// Of the rank files, or of the one file.
+/// Size of the rank files, or of the one file.
 uint64_t budget_bytes(const CheckpointFolder& folder) {
   if (folder.format != CheckpointFormat::kSingleFile) return rank_file_bytes(folder);
   std::error_code error;
@@ -35,9 +35,9 @@ uint64_t budget_bytes(const CheckpointFolder& folder) {
   return error ? 0 : size;
 }
 
-/// Tells as much as can be told: the whole model where the checkpoint can be opened as one,
-/// otherwise its files one by one, with the error that stopped the former. A damaged rank must not
-/// hide the others from somebody who wants to know what is there.
+/// Collects as much as possible: the whole model if the checkpoint can be opened as one, otherwise
+/// its files one by one, with the error that prevented the former. A damaged rank must not hide the
+/// others.
 class Summarizer {
  public:
   Summarizer(const CheckpointFolder& folder, const SummaryOptions& options)
@@ -99,7 +99,7 @@ class Summarizer {
       }
     }
     if (has_dist_items(folder.format)) add_composed();
-    // Of formats whose files are not opened one by one.
+    // For formats whose files are not opened one by one.
     if (summary_.files.empty()) summary_.files = list_files(summary_.folder.folder);
     for (RankSummary& rank : summary_.ranks) {
       for (const int file : rank.files) {
@@ -125,7 +125,7 @@ class Summarizer {
     std::shared_ptr<const TorchFile> opened;
     if (summary_.whole.has_value()) {
       for (const RankFile& rank : summary_.whole->files()) {
-        // What was put together of several files is shown as they are on the disk.
+        // Files composed of several are shown as they are on the disk.
         const bool is_as_stored = !rank.file->is_composed() || is_composed(summary_.folder.format);
         if (rank.file->path() == path && is_as_stored) opened = rank.file;
       }
@@ -208,7 +208,7 @@ class Summarizer {
       summary_.pipeline_model_parallel_size = most[1] + 1;
       summary_.expert_model_parallel_size = most[2] + 1;
     }
-    // By args every rank is known; by folders alone only holes between them show.
+    // Args determine every rank; folders alone only show gaps between them.
     find_missing_ranks();
   }
 
@@ -287,8 +287,8 @@ class Summarizer {
       return graph.find(dict, key).has_value();
     };
     if (has(optimizer, "grad_scaler")) summary_.has_grad_scaler = true;
-    // Megatron's key of the masters, and its older one. What a distributed optimizer saves beside
-    // the model has groups but no state.
+    // Megatron's key of the masters, and its older one. The part of a distributed optimizer in the
+    // model file has groups but no state.
     if (has(optimizer, "fp32_from_fp16_params") || has(optimizer, "fp32_from_fp16")) {
       summary_.optimizer = OptimizerForm::kMixedPrecision;
     } else if (has(optimizer, "state")) {

@@ -11,10 +11,10 @@
 namespace meg::checkpoint {
 namespace {
 
-/// Short rows are read together in blocks of about so many bytes.
+/// Short rows are read together in blocks of about this many bytes.
 constexpr int64_t kBlockBytes = int64_t{1} << 20;
 
-/// A stretch of consecutive rows.
+/// A range of consecutive rows.
 struct RowRange {
   int64_t first = 0, end = 0;
 };

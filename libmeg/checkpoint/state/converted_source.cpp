@@ -31,7 +31,7 @@ class ConvertedSource final : public TensorSource {
     return Status();
   }
 
-  // Of the bytes in the file; what they are converted to does not matter.
+  // CRCs of the bytes in the file, independent of the conversion.
   std::vector<RecordedCrc> recorded_crcs() const override { return source_->recorded_crcs(); }
 
  private:

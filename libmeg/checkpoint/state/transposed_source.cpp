@@ -12,8 +12,8 @@
 namespace meg::checkpoint {
 namespace {
 
-/// Stripes of a result, one after another or, where heads are put together, three interleaved:
-/// query, key and value.
+/// Stripes of a result that are in use at once: one, or three if heads are assembled from query,
+/// key and value.
 constexpr size_t kStripes = 3;
 
 /// The more rows a stripe has, the longer are the reads of the source's rows: 10 MiB hold most
@@ -22,7 +22,7 @@ constexpr int64_t kLeastStripe = int64_t{64} << 10, kLargestStripe = int64_t{10}
 /// Rows of the source are taken from mapped memory in runs of at least a line of the cache; shorter
 /// ones are made of stripes.
 constexpr int64_t kLeastMappedRun = 64;
-/// Of a thread that nobody gave another share.
+/// The default share of a thread.
 constexpr int64_t kShare = int64_t{24} << 20;
 
 /// Rows of the source that are transposed at once.
@@ -82,7 +82,7 @@ void turn_elements(const Rows& from, size_t from_rows, const Rows& to, size_t to
   }
 }
 
-/// The same of Tile<T>::kRows rows on both sides.
+/// The same for Tile<T>::kRows rows on both sides.
 template <class T>
 void turn_tile(const Rows& from, const Rows& to) {
   Tile<T> tile;
@@ -95,7 +95,7 @@ void turn_tile(const Rows& from, const Rows& to) {
   }
 }
 
-/// The same of any number of rows.
+/// The same for any number of rows.
 template <class T>
 void turn(const Rows& from, size_t from_rows, const Rows& to, size_t to_rows) {
   constexpr size_t kTile = Tile<T>::kRows;
@@ -205,8 +205,8 @@ class TransposedSource final : public TensorSource {
   }
 
  private:
-  /// Maps the source's rows, for this thread; false where they do not stand in one file, near each
-  /// other, or where the file cannot be mapped: reading it says why.
+  /// Maps the source's rows, for this thread; false if they are not in one file, near each other,
+  /// or if the file cannot be mapped, in which case reading it reports the error.
   bool map_rows() const {
     if (cache.mapped_source == number_) return true;
     const std::vector<FileExtent> stretches = source_->file_stretches();
@@ -236,8 +236,8 @@ class TransposedSource final : public TensorSource {
     return true;
   }
 
-  /// Rows of the result from those that are mapped. The columns are brought near each other first:
-  /// where they stand they are far apart.
+  /// Rows of the result from those that are mapped. The columns, which are far apart in the file,
+  /// are first brought near each other.
   void turn_mapped(int64_t row, int64_t rows, std::span<std::byte> into) const {
     const auto bytes = static_cast<size_t>(rows) * size_;
     const auto width = static_cast<size_t>(columns_) * size_;
@@ -278,7 +278,7 @@ class TransposedSource final : public TensorSource {
                  static_cast<size_t>(rows));
     }
     cache.block = std::move(block);
-    // Looked up anew: reading the source may have changed the order of use.
+    // Looked up again, because reading the source may have changed the order of use.
     Stripe& made = cache.find(number_, row);
     made = {.source = number_,
             .first = first,

@@ -7,12 +7,12 @@
 #include "libmeg/checkpoint/training/internal/rng_tree.h"
 #include "libmeg/checkpoint/training/internal/value_reader.h"
 
-// The state of a run but for its tensors, from rank files as the pickle machine has parsed them.
-// Progress, groups, scheduler and loss scaler are the same in all files and are taken from the
-// first; the generators are read from the file of the rank that asks.
+// Reads the state of a run except its tensors from parsed rank files. Progress, groups, scheduler
+// and loss scaler are the same in all files and are taken from the first; the generators are read
+// from the file of the rank that asks.
 //
-// Revisions differ in which keys they write. Keys that some revisions lack have defaults here,
-// those that a run cannot do without are requested by name, with the flag that does without them.
+// Revisions differ in which keys they write. Keys that some revisions lack have defaults here;
+// errors about keys that a run needs name the flag that skips them.
 
 namespace meg::checkpoint {
 namespace {

@@ -15,7 +15,7 @@
 // Turns "this shard of this tensor into that memory" into transfers: each has the pieces of the
 // checkpoint that make up one logical tensor and the boxes of it that are wanted. Changing tensor-
 // and pipeline-parallel sizes, widening and rounding and another padding of the vocabulary are all
-// done by the transfer while it copies; no whole tensor is put together.
+// done by the transfer while it copies; no whole tensor is assembled.
 
 namespace meg::checkpoint {
 namespace {
@@ -28,7 +28,8 @@ class TensorsReader {
   TensorsReader(const std::string& path, std::span<const LogicalParameter> parameters,
                 bool is_before_first_step, const TrainingTensorOptions& options)
       : path_(path), is_before_first_step_(is_before_first_step), options_(options) {
-    // By canonical name, which is the same for all names that revisions have given a parameter.
+    // Keyed by canonical name, which is the same for all names that revisions have given a
+    // parameter.
     for (const LogicalParameter& parameter : parameters) {
       by_name_.emplace(parameter.name, &parameter);
     }
@@ -149,7 +150,7 @@ class TensorsReader {
   std::unordered_map<std::string_view, const LogicalParameter*> by_name_;
   std::vector<TensorTransfer> transfers_;
   std::vector<std::unique_ptr<TensorSink>> sinks_;
-  // By source, type and height of the target: transfers that several targets share.
+  // Transfers that several targets share, keyed by source, dtype and rows of the target.
   std::map<std::tuple<const LogicalTensor*, DType, int64_t>, size_t> of_tensor_;
 };
 

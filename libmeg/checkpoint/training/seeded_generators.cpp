@@ -74,7 +74,7 @@ std::vector<std::byte> seeded_torch_state(int64_t seed) {
   store_le(state.data(), static_cast<uint64_t>(seed));
   store_le(state.data() + kTorchLeft, uint32_t{1});
   store_le(state.data() + kTorchSeeded, uint32_t{1});
-  // torch::mt19937 takes the lower 32 bits of the seed alone; the whole seed is kept beside it for
+  // torch::mt19937 uses only the lower 32 bits of the seed; the whole seed is stored separately for
   // initial_seed().
   const Words words = seeded_words(static_cast<uint32_t>(seed));
   for (size_t i = 0; i < words.size(); ++i) {

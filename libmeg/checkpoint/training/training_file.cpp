@@ -117,7 +117,7 @@ class FileBuilder {
       return make_error(StatusCode::kInvalidArgument,
                         "args: expected {}, which loaders require, found none", name);
     }
-    // Those of the state, which count further than the args that the run was started with.
+    // The state's counts, which are ahead of those in the args with which the run was started.
     args_.set("consumed_train_samples", {state_.consumed_train_samples});
     args_.set("consumed_valid_samples", {state_.consumed_valid_samples});
     const megatron::FieldLookup lookup = [this](std::string_view name) {
@@ -197,7 +197,7 @@ class FileBuilder {
                        [this](std::string_view text) { return tree_.text(text); });
   }
 
-  /// Of a run with --rerun-mode disabled.
+  /// The state of a run with --rerun-mode disabled.
   /// Mirrors Megatron-LM megatron/core/rerun_state_machine.py: state_dict.
   PickleId add_rerun_state() {
     const auto member = [this](const char* name, std::variant<int64_t, std::string> value) {

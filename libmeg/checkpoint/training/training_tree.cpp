@@ -5,8 +5,8 @@
 
 #include "libmeg/checkpoint/state/tensor_source.h"
 
-// Collects a file's values and, for each of its storages, the memory that it will be written from.
-// `sources_` and the content's storages go by the same numbers.
+// Collects a file's values and, for each of its storages, the memory from which it will be written.
+// `sources_` and the content's storages have the same indices.
 
 namespace meg::checkpoint {
 

@@ -136,7 +136,7 @@ class Execution {
   const TransferOptions& options_;
   Resources resources_;
 
-  // Of each target file, bytes not yet sent to disk. No file is added while threads run.
+  // For each target file, the bytes not yet sent to disk. No file is added while threads run.
   std::unordered_map<const io::PooledFile*, std::atomic<int64_t>> waiting_bytes_;
   std::vector<TransferJob> jobs_;
   std::atomic<size_t> next_job_ = 0;
@@ -191,7 +191,7 @@ void Execution::start_writeback(const TransferJob& job) {
   for (const auto& target : job.work->targets) {
     const io::PooledFile* file = target.sink->file();
     if (file == nullptr) continue;
-    // As if every target took its share of every job.
+    // Assumes that every target takes its share of every job.
     const double share =
         static_cast<double>(target.box.elements()) / static_cast<double>(job.work->elements());
     std::atomic<int64_t>& waiting = waiting_bytes_.find(file)->second;

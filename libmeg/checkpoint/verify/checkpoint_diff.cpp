@@ -33,7 +33,7 @@ struct Pair {
   const LogicalTensor* a_tensor = nullptr;
   const LogicalTensor* b_tensor = nullptr;
   int64_t elements = 0;       ///< Compared at all.
-  int64_t true_elements = 0;  ///< From here on: padding.
+  int64_t true_elements = 0;  ///< The rest is padding.
 };
 
 struct Task {

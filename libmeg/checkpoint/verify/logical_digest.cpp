@@ -126,7 +126,7 @@ Status check_crcs(const MegatronCheckpoint& checkpoint, const std::vector<Storag
           StatusCode::kCorruption, "{}: {}: expected CRC-32 {:08x} of {} bytes, found {:08x}",
           extent.file->path(), sum.recorded.name, sum.recorded.crc, extent.bytes, sum.crc);
     }
-    // Storages of composed files stand at no one place.
+    // Storages of composed files have no single place.
     const auto storage = storages.find({extent.file, extent.offset});
     if (storage != storages.end()) scan.known_storages.insert(storage->second);
   }

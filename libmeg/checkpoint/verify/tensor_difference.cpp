@@ -108,7 +108,7 @@ ElementDifferences compare_bits(DType dtype, std::span<const std::byte> a,
 }  // namespace
 
 void ElementDifferences::append(const ElementDifferences& next) {
-  // What was found before stands in front: its first difference stays the first.
+  // Earlier findings precede: their first difference stays the first one.
   if (next.count == 0) return;
   if (count == 0) {
     *this = next;

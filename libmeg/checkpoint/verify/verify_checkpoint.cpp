@@ -66,7 +66,7 @@ Result<CheckpointReport> CheckpointVerifier::run() && {
   return std::move(report_);
 }
 
-/// False where nothing was found that could be opened: the report says why.
+/// Returns false if nothing was found that could be opened; the report says why.
 Result<bool> CheckpointVerifier::find() {
   Result<CheckpointFolder> found = find_checkpoint(path_, options_.iteration);
   if (!found.has_value()) {
@@ -126,7 +126,7 @@ void CheckpointVerifier::describe(const CheckpointRanks& ranks) {
   if (!families.empty()) report_.names = model::name_family_text(families.front());
 }
 
-/// What only the whole model can tell, where nothing else was found wrong.
+/// The checks that need the whole model, if nothing else was found wrong.
 Status CheckpointVerifier::check_whole(const CheckpointRanks& ranks) {
   const bool is_single = folder_.format == CheckpointFormat::kSingleFile;
   if (is_single || !report_.problems.empty() || !ranks.config.has_value()) return Status();

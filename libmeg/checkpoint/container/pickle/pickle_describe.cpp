@@ -15,7 +15,8 @@ namespace meg::checkpoint {
 
 namespace {
 
-/// Of an integer that is written out: turning bits into digits takes quadratic time.
+/// Integers of more bytes are not written out, because converting bits to digits takes quadratic
+/// time.
 constexpr size_t kMaxDecimalBytes = 128;
 
 /// Writes a value as Python's repr would, until there is enough of it. Each value gives at least a
@@ -54,7 +55,7 @@ void PickleDescriber::value(PickleId id) {
   if (is_full()) return;
   const PickleKind kind = graph_.node(id).kind;
   const bool is_inside_itself = !open_.insert(id).second;
-  // As Python's repr writes a list inside itself; shared values that are no cycle are written each
+  // As Python's repr writes a list inside itself; shared values without a cycle are written each
   // time, until the limit.
   if (is_inside_itself || open_.size() > PickleGraph::kMaxDepth) {
     text_ += kind == PickleKind::kList ? "[...]" : kind == PickleKind::kDict ? "{...}" : "(...)";
@@ -191,7 +192,7 @@ void PickleDescriber::pairs(std::string_view between, std::span<const PickleId> 
   }
 }
 
-/// As Python's ascii(): nothing that could steer a terminal comes through.
+/// Like Python's ascii(), so that no control sequence reaches a terminal.
 void PickleDescriber::quoted(std::string_view bytes, bool is_text) {
   text_ += "'";
   while (!bytes.empty() && !is_full()) {

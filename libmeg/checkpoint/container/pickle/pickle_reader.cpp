@@ -58,7 +58,7 @@ class PickleReader {
 
 Result<PickleStream> PickleReader::read() {
   while (true) {
-    // Of the opcode, not of its argument: where pickletools.dis shows it.
+    // The position of the opcode, not of its argument, as in pickletools.dis.
     const size_t at = input_.position();
     Result<PickleOpcode> opcode = input_.number<PickleOpcode>("opcode");
     Status status = opcode.status();

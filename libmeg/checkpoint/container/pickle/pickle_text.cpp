@@ -24,7 +24,7 @@ Status bad_escape(std::string_view line, size_t at) {
                     text::printable(line.substr(at)));
 }
 
-/// The byte that backslash and `letter` stand for, or -1.
+/// The byte for a backslash followed by `letter`, or -1.
 int simple_escape(char letter) {
   switch (letter) {
     case '\\':

@@ -114,7 +114,7 @@ Status PickleWriter::save_value(PickleId id) {
       return save_global(id);
     case PickleKind::kCall:
       return save_call(id);
-    // Never remembered itself: torch's persistent ids are requested anew by each tensor.
+    // Not memoized itself, because torch asks for the persistent id of each tensor separately.
     case PickleKind::kPersistent:
       MEG_RETURN_IF_ERROR(save(node.children[0]));
       output_.opcode(PickleOpcode::kBinPersId);
@@ -182,9 +182,9 @@ Status PickleWriter::save_tuple(PickleId id) {
   return Status();
 }
 
-/// The arguments of a call. Python makes their tuple anew for each attempt to write the object, so
-/// one that was written meanwhile is not fetched; nor is a list that has been begun only, where the
-/// call needs it filled (a set whose members hold the set).
+/// The arguments of a call. Python creates their tuple again for each attempt to write the object,
+/// so one that was written meanwhile is not fetched from the memo; neither is an unfinished list if
+/// the call needs it filled (a set whose members contain the set).
 Status PickleWriter::save_arguments(PickleId id) {
   if (get(id)) return Status();
   const std::vector<PickleId>& elements = graph_.node(id).children;
@@ -303,7 +303,7 @@ Status PickleWriter::save_call(PickleId id) {
   return Status();
 }
 
-/// As set([elements]); the list is made anew for each attempt.
+/// Writes set([elements]); Python creates the list again for each attempt.
 Status PickleWriter::save_set(PickleId id) {
   const PickleNode& node = graph_.node(id);
   substitutes_.global("__builtin__", node.kind == PickleKind::kSet ? "set" : "frozenset");

@@ -204,7 +204,7 @@ Status HeaderParser::check_size(const std::string& where) {
                     fmt::join(tensor_.shape, ", "), found);
 }
 
-/// The data must belong to tensors wholly: what nobody names could be another file.
+/// All data must belong to tensors: bytes that no tensor names could hide another file.
 Status HeaderParser::check_cover() {
   std::vector<SafetensorsTensor>& tensors = header_.tensors;
   std::stable_sort(tensors.begin(), tensors.end(),
@@ -280,7 +280,7 @@ std::string tensor_json(const SafetensorsTensor& tensor, uint64_t begin, uint64_
                      fmt::join(tensor.shape, ","), begin, end);
 }
 
-/// The length in front of a header's text, and blanks behind it.
+/// Adds the length before a header's text and spaces after it.
 std::string framed(std::string json) {
   // So that the data begin at a multiple of 8, and all tensors with them (written_order).
   json.append((kAlignment - json.size() % kAlignment) % kAlignment, ' ');

@@ -41,7 +41,7 @@ std::string serialization_id(const ZipLayout& archive) {
   uint32_t names = 0;
   uint32_t contents = 0;
   for (const ZipLayout::Record& record : archive.records()) {
-    // Of checksums that are there already: torch's own id would take a pass over all contents.
+    // Computed from existing checksums, because torch's own id would need a pass over all contents.
     names = io::crc32(std::as_bytes(std::span(record.name)), names);
     contents = io::crc32(std::as_bytes(std::span(&record.crc, 1)), contents);
   }
@@ -52,7 +52,8 @@ std::string serialization_id(const ZipLayout& archive) {
 
 /// Everything but the storages' bytes and CRCs is known before anything is written: the pickle, all
 /// offsets and the file's size. So storages are written in any order by any number of threads,
-/// straight to their final place, and finish() adds what stands between them, which holds the CRCs.
+/// straight to their final place, and finish() adds the records between them, which contain the
+/// CRCs.
 Result<TorchFileLayout> lay_out(const TorchFileContent& content, const std::string& archive_name) {
   if (archive_name.empty() || archive_name.size() > 1024 || archive_name == "." ||
       archive_name == ".." ||
@@ -112,7 +113,7 @@ Result<TorchArchiveWriter> TorchArchiveWriter::create(const io::PooledFile& file
   for (size_t i = 0; i < content.storages().size(); ++i) {
     const TorchFileContent::Storage& storage = content.storages()[i];
     made.storage_bytes_.push_back(storage.bytes);
-    // No transfer has a byte of it, so nobody would tell its CRC, which is 0.
+    // No transfer writes a byte of it and thus sets its CRC, which is 0.
     if (storage.bytes == 0) made.crcs_[i] = 0;
     if (storage.literal.empty()) continue;
     MEG_RETURN_IF_ERROR(write_record(kFirstStorage + i, storage.literal));

@@ -16,8 +16,8 @@
 #include "libmeg/text/printable.h"
 
 // One type for files of torch.save, whatever their form, and for files that were never written but
-// put together of tensors from elsewhere (compose()): what reads rank files reads the other
-// dialects through it.
+// composed of tensors from elsewhere (compose()), through which code for rank files also reads the
+// other dialects.
 
 namespace meg::checkpoint {
 namespace {
@@ -43,7 +43,7 @@ namespace {
 /// Small enough to stay in a core's cache between reading and summing.
 constexpr size_t kChunkBytes = size_t{256} << 10;
 
-/// Of compressed entries, which are small ones.
+/// Limit for compressed entries, which are small.
 constexpr uint64_t kMaxInflatedBytes = uint64_t{64} << 20;
 
 Status tell(const BytesDone& done, size_t bytes, const io::FileDescriptor& file) {
@@ -73,7 +73,7 @@ Result<uint32_t> crc_of(const io::FileDescriptor& file, const ZipEntry& entry,
   return io::crc32(content);
 }
 
-/// Of the file's first bytes.
+/// The form of a file, judged by its first bytes.
 enum class Form { kZip, kLegacy, kTar, kOther };
 
 Form form_of(std::span<const std::byte> start) {
@@ -119,7 +119,8 @@ Result<TorchFileParts> read_parts(const io::FileDescriptor& descriptor, const io
 Status read_source(const TensorSource& source, uint64_t offset, std::span<std::byte> into) {
   const auto item = static_cast<uint64_t>(dtype_size(source.dtype()));
   const uint64_t first = offset / item;
-  // As a rule; only a storage that is read under another type than its source's has odd bytes.
+  // The usual case; only a storage that is read under another dtype than its source's has
+  // incomplete elements.
   if (offset % item == 0 && into.size() % item == 0) {
     return source.read(static_cast<int64_t>(first), into);
   }
@@ -150,7 +151,7 @@ Result<TorchFile> TorchFile::open(const std::string& path, PickleBudget* budget)
   auto state = std::make_unique<State>();
   MEG_ASSIGN_OR_RETURN(state->file, io::PooledFile::open(path));
   MEG_ASSIGN_OR_RETURN(const auto descriptor, state->file.pin());
-  // Not by its path: somebody may have renamed another file over that.
+  // Not opened by its path, to which another file may have been renamed.
   MEG_ASSIGN_OR_RETURN(state->map,
                        io::MappedFile::map(*descriptor, io::MappedFile::Access::kRandom));
   state->name = path;
@@ -172,7 +173,7 @@ Result<TorchFile> TorchFile::compose(const std::string& name, const TorchFileCon
   state->parts.root = content.root;
   MEG_ASSIGN_OR_RETURN(state->parts.tensors, find_torch_tensors(state->parts.graph, name));
   for (TorchStorage& storage : state->parts.tensors.storages) {
-    // As add_storage() keys them.
+    // Keys are those of add_storage().
     storage.source = sources[std::stoul(storage.key)];
     if (static_cast<uint64_t>(storage.source->bytes()) != storage.bytes) {
       return make_error(StatusCode::kInternal, "{}: storage {}: expected {} bytes, found {}", name,
@@ -284,7 +285,7 @@ Status TorchFile::check_metadata_crcs() const {
   std::unordered_set<uint64_t> places;
   for (const TorchStorage& storage : storages()) {
     // Storages are known by their place: names alone do not say which entries tensors use. An empty
-    // one shares its place with the entry behind it, which must not be taken for it.
+    // one shares its place with the next entry, with which it must not be confused.
     if (storage.bytes > 0) places.insert(storage.file_offset);
   }
   for (const ZipEntry& entry : state_->parts.entries) {

@@ -3,8 +3,8 @@
 #include "libmeg/checkpoint/container/torch_file/internal/torch_names.h"
 #include "libmeg/checkpoint/container/torch_file/torch_file_writer.h"
 
-// The nodes that Python's pickler would write for tensors: classes and words that it remembers are
-// one node each, what torch makes anew for each tensor is a node of its own.
+// The nodes that Python's pickler would write for tensors: classes and words that it memoizes are
+// one node each, and what torch creates for each tensor is a separate node.
 
 namespace meg::checkpoint {
 namespace {
@@ -29,7 +29,7 @@ PickleId TorchFileContent::global(const std::string& module, const std::string& 
 }
 
 PickleId TorchFileContent::add_storage_id(int storage) {
-  // torch names a storage anew each time a tensor needs it; words, class and key are shared.
+  // torch describes a storage again each time a tensor needs it; words, class and key are shared.
   const Storage& named = storages_[static_cast<size_t>(storage)];
   const std::string_view typed = torch_storage_class(named.dtype);
   const PickleId storage_class = typed.empty() ? global("torch.storage", "UntypedStorage")

@@ -13,7 +13,7 @@ std::optional<RecordedCrc> storage_crc(const TorchFile& file, const TorchStorage
                      .name = "storage " + storage.key};
 }
 
-/// Elements that stand in another order or form than they are read.
+/// Elements that are stored in another order or form than they are read.
 class ViewSource final : public TensorSource {
  public:
   ViewSource(std::shared_ptr<const TorchFile> file, TensorView view)

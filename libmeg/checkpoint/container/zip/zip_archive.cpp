@@ -30,7 +30,7 @@ bool is_safe_name(std::string_view name) {
   return true;
 }
 
-/// Fills the values that stand as kIn64 from the zip64 extra field, in the field's order.
+/// Fills the values that are given as kIn64 from the zip64 extra field, in the field's order.
 Status read_extra64(Bytes extra, const std::string& where, std::span<uint64_t* const> values) {
   const bool needed = std::any_of(values.begin(), values.end(),
                                   [](const uint64_t* value) { return *value == zip::kIn64; });
@@ -136,8 +136,8 @@ Status read_local_header(const io::FileSlice& file, uint64_t directory_offset, Z
   uint64_t* const values[] = {&size, &compressed_size};
   const Bytes extra = Bytes(header).subspan(zip::kLocalHeaderSize + name_size, extra_size);
   MEG_RETURN_IF_ERROR(read_extra64(extra, where, values));
-  // Writers that stream leave CRC and sizes to a descriptor behind the data; anything else that
-  // differs means that readers of local headers and readers of the directory see two files.
+  // Streaming writers put CRC and sizes into a descriptor after the data; any other difference
+  // means that readers of local headers and readers of the directory see different files.
   const bool is_blank = crc == 0 && compressed_size == 0 && size == 0;
   const bool agrees =
       crc == entry->crc && compressed_size == entry->compressed_size && size == entry->size;

@@ -12,7 +12,7 @@ namespace {
 
 using Record = ZipLayout::Record;
 
-/// As torch aligns storages, so that they can be mapped (kStorageAlignment of the archive's
+/// torch's alignment of storages, which allows mapping them (kStorageAlignment of the archive's
 /// writer).
 constexpr uint64_t kAlignment = 64;
 /// torch's padding field: this id, a length, that many bytes 'Z'.
@@ -60,7 +60,7 @@ uint32_t narrow(uint64_t value) {
   return static_cast<uint32_t>(std::min<uint64_t>(value, zip::kIn64));
 }
 
-/// The zip64 extra field; empty where nothing needs it. compressed_size: torch's local headers
+/// The zip64 extra field; empty if nothing needs it. compressed_size: torch's local headers
 /// hold 0 there.
 std::vector<std::byte> extra_64(const Record& record, uint64_t compressed_size) {
   Fields values;

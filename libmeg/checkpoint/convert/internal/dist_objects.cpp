@@ -70,12 +70,12 @@ Status DistObjects::add_extra_states() {
   for (const std::string& module : modules) {
     const std::string canonical = module + "._extra_state";
     const bool is_in_layer = module.find(".linear_") != module.npos;
-    // Of those beside the layers hybrid models alone ask for it.
+    // Outside layers, only hybrid models ask for it.
     if (!is_in_layer && naming_.family == model::NameFamily::kHybrid) {
       MEG_RETURN_IF_ERROR(add(canonical, 0, canonical + "/shard_0_1"));
     }
     if (!is_in_layer) continue;
-    // Dense MLPs are not there beside experts, shared experts in few models.
+    // Layers with experts have no dense MLP, and few models have shared experts.
     for (const int64_t layer : layers_with(module)) {
       MEG_RETURN_IF_ERROR(add(canonical, layer, layer_item(canonical, layer, {}, 0)));
     }
@@ -125,7 +125,8 @@ Status DistObjects::add_expert_extra_states() {
 
 Status DistObjects::add_rank_state(const RankFile& rank) {
   const PickleGraph& graph = rank.file->graph();
-  // Where it stands in the grid of ranks, and the grid's size, as in every key of a sharded object.
+  // The rank's place in the grid of ranks and the grid's size, which every key of a sharded object
+  // has.
   const std::string shard = fmt::format("shard_{}.{}_{}.{}", rank.pipeline_rank, rank.tensor_rank,
                                         checkpoint_.pipeline_model_parallel_size(),
                                         checkpoint_.tensor_model_parallel_size());

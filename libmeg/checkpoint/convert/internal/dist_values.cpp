@@ -137,7 +137,8 @@ class CommonState {
   /// Which parameters an optimizer is for.
   enum class Part { kShared, kExperts, kAll };
 
-  /// Whether a part has parameters of this kind. Of what is not an expert's every group is kept.
+  /// Whether a part has parameters of this kind. Every group of parameters other than experts is
+  /// kept.
   bool has_group(Part part, ParamGroupKind kind) const {
     if (part != Part::kExperts) return true;
     return std::any_of(checkpoint_.parameters().begin(), checkpoint_.parameters().end(),
@@ -231,7 +232,7 @@ class CommonState {
     return graph_.add_dict(std::move(pairs));
   }
 
-  /// By which Megatron chooses how to read the optimizer.
+  /// The metadata by which Megatron decides how to read the optimizer.
   PickleId add_content_metadata() {
     std::vector<PickleId> pairs = {
         graph_.add_string("singleton_local_shards"), graph_.add_bool(false),

@@ -20,10 +20,10 @@ struct Revision {
 };
 
 /// Writes the state that Megatron's data-parallel rank 0 gathers: for each chunk and type of
-/// weights one buffer, in which parameters stand in reverse order (gradients become ready in that
-/// order) and begin where the rules of the run's revision put them. A reader finds a parameter by
+/// weights one buffer, with the parameters in reverse order (the order in which gradients become
+/// ready) at the places given by the rules of the run's revision. A reader finds a parameter by
 /// these rules alone, so a place that is off by one element would load other numbers without an
-/// error. Hence what is not known for sure is refused.
+/// error. Hence everything that is not known for certain is refused.
 class FlatStateBuilder {
  public:
   FlatStateBuilder(const MegatronCheckpoint& checkpoint, const TargetLayout& layout, int64_t stage,
@@ -40,7 +40,8 @@ class FlatStateBuilder {
     const std::vector<OptimizerPart> parts = optimizer_parts(layout_, expert_rank_);
     std::vector<PickleId> roots;
     for (const OptimizerPart& part : parts) {
-      // Megatron's data-parallel ranks of what is not an expert's gather it in the first of them.
+      // Megatron gathers the state of parameters other than experts on the first of the
+      // data-parallel ranks that share them.
       const bool is_elsewhere = !part.is_of_experts() && expert_rank_ > 0;
       if (is_elsewhere) {
         roots.push_back(graph().add_none());
@@ -81,7 +82,7 @@ class FlatStateBuilder {
     }
     int64_t buffers = 0;
     for (const std::vector<TargetEntry>& chunk : stage_.chunks) {
-      // Megatron switches buckets off on later stages and chunks, whose communication nobody waits
+      // Megatron disables buckets on later stages and chunks, whose communication is not waited
       // for.
       const bool has_buckets = is_first_stage_ && &chunk == &stage_.chunks.front();
       MEG_ASSIGN_OR_RETURN(const Revision rules, revision(part, has_buckets));
@@ -205,8 +206,8 @@ class FlatStateBuilder {
     const int sink = transfers_->add_sink();
     file_.sinks.push_back(sink);
     int64_t end = 0;
-    // From the last parameter on, as they stand in the buffer; gaps of alignment between them are
-    // zeros, since every byte of a sink has to be written.
+    // From the last parameter on, as in the buffer; alignment gaps between them are written as
+    // zeros, because every byte of a sink has to be written.
     for (size_t i = members.size(); i-- > 0;) {
       MEG_ASSIGN_OR_RETURN(const LogicalTensor* tensor, tensor_of(*members[i], kind));
       if (places[i].first > end) {

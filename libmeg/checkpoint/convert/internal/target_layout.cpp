@@ -176,7 +176,7 @@ class LayoutBuilder {
     layout_.source_vocab_rows = rows;
     layout_.target_vocab_rows = rows;
     if (options_.true_vocab_size.has_value()) {
-      // Rows beyond the source's would be tokens that nobody trained.
+      // Rows beyond the source's would be untrained tokens.
       if (*options_.true_vocab_size > rows) {
         return make_error(StatusCode::kInvalidArgument,
                           "true vocabulary size: expected at most the {} rows of the source's "

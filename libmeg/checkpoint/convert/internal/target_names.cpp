@@ -163,7 +163,7 @@ void TargetNames::add_new_extra_states(const ChunkContent& content,
       found.position = std::max(found.position, (*placed)[i].position + 1);
       has_parameter = true;
     }
-    // In layers modules without parameters are not there: dense MLPs beside experts.
+    // Inside layers, modules without parameters do not exist: dense MLPs in layers with experts.
     if (!has_parameter && (!model::is_mcore(family_) || placement == model::Placement::kLayer)) {
       return;
     }

@@ -15,7 +15,7 @@ struct Group {
   std::vector<const LogicalParameter*> parameters;
 };
 
-/// Adds an empty group of a kind, where there is none yet; its place.
+/// Adds an empty group of a kind if there is none yet, and returns its place.
 std::vector<Group>::iterator add_group(ParamGroupKind kind, std::vector<Group>* groups) {
   const auto found = std::find_if(groups->begin(), groups->end(),
                                   [kind](const Group& group) { return group.kind == kind; });
@@ -62,9 +62,9 @@ std::vector<Group> groups_of(const TargetStage& stage, const TargetLayout& layou
 }
 
 /// Writes the optimizer of one rank as torch and Megatron nest it: the wrapper's keys around
-/// torch's own state and param_groups. Keys are written in the source's order and what is not
-/// understood is carried over, so that a target differs from the source only where the layout does.
-/// Parameters are numbered anew, from 0 through all groups, as torch numbers them.
+/// torch's own state and param_groups. Keys are written in the source's order and unknown values
+/// are copied, so that a target differs from the source only where the layout does. Parameters are
+/// renumbered from 0 through all groups, as in torch.
 class OptimizerBuilder {
  public:
   OptimizerBuilder(const MegatronCheckpoint& checkpoint, const TargetLayout& layout,
@@ -111,7 +111,7 @@ class OptimizerBuilder {
 
   Result<PickleId> carry(PickleId id) { return target_->carry(reference_, id); }
 
-  /// What is beside the state in distrib_optim.pt: param_groups without numbers, the loss scaler.
+  /// The part that is not in distrib_optim.pt: param_groups without numbers, the loss scaler.
   Result<PickleId> add_distributed(PickleId outer) {
     const bool is_nested = optimizer_.form != OptimizerForm::kFp32;
     MEG_ASSIGN_OR_RETURN(const PickleId groups, add_groups());
@@ -237,7 +237,7 @@ class OptimizerBuilder {
     std::vector<PickleId> pairs;
     const std::span<const PickleId> found = graph.pairs(settings.node);
     // The plain optimizer may keep the step with each parameter; the distributed one reads it from
-    // the groups, and without it Adam's bias correction would begin anew.
+    // the groups, and without it Adam's bias correction would restart.
     if (layout_.has_distributed_optimizer && !graph.find(settings.node, "step").has_value()) {
       return make_error(StatusCode::kUnsupported,
                         "{}: optimizer: param_groups: expected a step for a distributed optimizer, "

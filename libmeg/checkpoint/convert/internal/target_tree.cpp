@@ -102,7 +102,7 @@ class TreeBuilder {
     return Status();
   }
 
-  /// Of a checkpoint without, as the model was told by flags.
+  /// Adds args to a checkpoint without them, from the flags that describe the model.
   Status add_args() {
     MEG_ASSIGN_OR_RETURN(
         const PickleId args,
@@ -116,7 +116,7 @@ class TreeBuilder {
     return Status();
   }
 
-  /// All chunks stand where the source has its first.
+  /// All chunks are placed where the source has its first one.
   Status add_models() {
     if (models_added_) return Status();
     models_added_ = true;

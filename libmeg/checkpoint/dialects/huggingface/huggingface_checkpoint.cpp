@@ -26,7 +26,7 @@ constexpr size_t kMaxConfigBytes = size_t{1} << 20;
 constexpr std::string_view kGpt2Prefix = "transformer.";
 constexpr std::string_view kHead = "lm_head.weight";
 
-/// Tensors that old files hold and every reader makes anew: masks and rotary tables.
+/// Tensors in old files that every reader recomputes: masks and rotary tables.
 bool is_derived(std::string_view name) {
   return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") ||
          name.ends_with(".rotary_emb.inv_freq");
@@ -42,10 +42,10 @@ Result<HuggingFaceConfig> read_config(const std::string& folder) {
   return read_huggingface_config(file.text(), path);
 }
 
-/// Opens a folder as the whole model that config.json describes: each tensor that the architecture
-/// has is taken out of the weights, checked, and put to the rows of Megatron's parameter that it
-/// stands for. What is left at the end is refused, since a model with a further bias or norm would
-/// compute something else.
+/// Opens a folder as the whole model that config.json describes: takes each tensor of the
+/// architecture out of the weights, checks it, and assigns it to the rows of Megatron's parameter
+/// that it corresponds to. Tensors left at the end are refused, because a model with a further bias
+/// or norm would compute something else.
 class CheckpointOpener {
  public:
   explicit CheckpointOpener(const std::string& folder) { made_.folder = folder; }
@@ -175,8 +175,7 @@ class CheckpointOpener {
       MEG_ASSIGN_OR_RETURN(const auto source, take(tensor));
       const int64_t row = row_elements(tensor);
       for (const RowRun& run : row_runs(tensor)) {
-        // Sorted by the parameter's rows, so that the parts only have to be put one behind the
-        // other.
+        // Sorted by the parameter's rows, so that the parts only have to be concatenated.
         by_row[run.parameter_row] = part_of(source, run.tensor_row * row, run.rows * row);
       }
     }

@@ -182,7 +182,7 @@ Status ConfigReader::read_tied() {
   return Status();
 }
 
-/// Of GPT-2. Megatron's fusion has the tanh form of GELU.
+/// GPT-2's activation. Megatron's fusion has the tanh form of GELU.
 Status ConfigReader::read_activation() {
   const std::optional<element> activation = find("activation_function");
   std::string_view name = "gelu_new";

@@ -8,7 +8,7 @@ namespace {
 /// Lists inside each other in args of strangers.
 constexpr int kMaxNesting = 8;
 
-/// Of whatever size a file is.
+/// Allowed for files of any size.
 constexpr uint64_t kLeastBudget = uint64_t{1} << 20;
 
 /// What values may take in memory for each byte of their file: a pickle says a value in two or

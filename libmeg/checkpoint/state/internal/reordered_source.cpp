@@ -6,15 +6,15 @@
 namespace meg::checkpoint {
 namespace {
 
-/// A box whose axes stand in another order in the memory of `whole`. Runs of elements that follow
-/// each other in both orders are read at once.
+/// A box whose axes are in another order in the memory of `whole`. Runs of elements that are
+/// contiguous in both orders are read at once.
 class ReorderedSource final : public TensorSource {
  public:
   ReorderedSource(std::shared_ptr<const TensorSource> whole, const std::vector<int64_t>& sizes,
                   const std::vector<int>& memory_order)
       : TensorSource(whole->dtype(), whole->elements()), whole_(std::move(whole)) {
     size_t moved = sizes.size();
-    // The innermost axes that stand where they would anyway are the runs.
+    // The innermost axes that are in their natural place form the runs.
     while (moved > 0 && memory_order[moved - 1] == static_cast<int>(moved) - 1) {
       run_ *= sizes[--moved];
     }
@@ -44,7 +44,7 @@ class ReorderedSource final : public TensorSource {
   std::vector<RecordedCrc> recorded_crcs() const override { return whole_->recorded_crcs(); }
 
  private:
-  /// Where a run stands in memory.
+  /// The position of a run in memory.
   int64_t position(int64_t run) const {
     int64_t found = 0;
     for (size_t i = sizes_.size(); i > 0; --i) {

@@ -17,7 +17,7 @@ namespace {
 /// The version in random.getstate()'s tuple.
 constexpr int64_t kPythonVersion = 3;
 
-/// Of libmeg alone.
+/// A key of libmeg's own.
 constexpr std::string_view kCpuTracker = "cpu_rng_tracker_states";
 
 // No generator's state is larger: torch's has 5056 bytes. It bounds what a damaged file can make us
@@ -124,7 +124,7 @@ class RngReader {
       }
       state->words[i] = static_cast<uint32_t>(*word);
     }
-    // None where no normal number is left over: as_number() gives nothing then.
+    // None if no normal number is left over; as_number() then returns nullopt.
     state->next_gauss = graph_.as_number(parts[2]);
     return read_position(kKey, words[MersenneState::kWords], state);
   }
@@ -248,8 +248,8 @@ Result<RngState> read_rng_state(const TorchFile& file, int64_t data_rank) {
   // Before 2023 the generators were keys beside the model, without a list by data-parallel rank.
   if (!list.has_value()) return RngReader(file).read(file.root());
   const std::vector<PickleId>& ranks = graph.node(*list).children;
-  // One entry stands for all ranks: without --data-parallel-random-init Megatron saves that of the
-  // first alone.
+  // A single entry is for all ranks: without --data-parallel-random-init Megatron saves only the
+  // first rank's.
   const size_t index = ranks.size() == 1 ? 0 : static_cast<size_t>(data_rank);
   if (graph.node(*list).kind != PickleKind::kList || index >= ranks.size()) {
     return make_error(StatusCode::kCorruption,

@@ -104,8 +104,8 @@ Status TransferCopier::run(const TransferJob& job) {
   whole_ = Box::whole(work.axes);
   const int64_t row = work.row_elements(work.slab_axis);
   for (int64_t position = job.begin; position < job.end;) {
-    // As far as the same boxes have it first, and cut to a chunk only where there is something to
-    // copy: rows that nobody takes are passed in one step, however many they are.
+    // First as far as the same boxes contain it; limited to a chunk only if there is something to
+    // copy, so that rows without a target are skipped in one step, however many they are.
     Slab slab = work.slab_at(position, (job.end - position) / row);
     if (begin_slab(work, slab, position)) {
       slab.end = std::min(slab.end, slab.begin + work.slab_rows);
@@ -119,7 +119,7 @@ Status TransferCopier::run(const TransferJob& job) {
   return work.add(parts_);
 }
 
-/// Finds the targets that take some of a slab; false where nothing of it is to be read.
+/// Finds the targets that take part of a slab; false if nothing of it has to be read.
 bool TransferCopier::begin_slab(const Work& work, const Slab& slab, int64_t position) {
   taken_.clear();
   for (size_t t = 0; t < work.targets.size(); ++t) {

@@ -83,8 +83,8 @@ bool overlap(const Box& a, const Box& b) {
   return true;
 }
 
-/// Whether no two of them share an element. Of those that begin at the same places of the first
-/// axis few are compared with each other.
+/// Whether no two of them share an element. Only boxes that overlap on the first axis are compared
+/// with each other.
 bool are_disjoint(std::vector<Box> boxes) {
   std::erase_if(boxes, [](const Box& box) { return box.elements() == 0; });
   std::sort(boxes.begin(), boxes.end(),
@@ -152,8 +152,7 @@ Status check_coverage(uint64_t bytes, int sink, std::vector<Written> parts) {
   });
   uint64_t end = 0;
   for (const Written& part : parts) {
-    // Sorted by begin and end, so an empty part stands before the part that begins at the same
-    // byte.
+    // Sorted by begin and end, so an empty part precedes the part that begins at the same byte.
     if (part.begin < end) return misfit(*part.transfer, "bytes of a sink that are written twice");
     if (part.begin > end) return misfit(*part.transfer, "bytes of a sink before it are missing");
     end = part.end;

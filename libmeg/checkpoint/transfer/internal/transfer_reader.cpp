@@ -19,8 +19,8 @@ TransferReader::Runs TransferReader::find_runs(const std::vector<int64_t>& axes,
                                                const std::vector<int>& memory_order) {
   Runs runs{{}, 1};
   size_t reordered = memory_order.size();
-  // Innermost axes that stand at their own place in memory too make up the runs; only the axes
-  // outside of them have to be walked.
+  // Innermost axes that are in their natural place in memory form the runs; only the axes outside
+  // them have to be iterated.
   while (reordered > 0 && memory_order[reordered - 1] == static_cast<int>(reordered) - 1) {
     --reordered;
     runs.length *= axes[reordered];
@@ -49,7 +49,7 @@ Status TransferReader::read_reordered(int64_t first, std::span<std::byte> into,
                                       std::span<std::byte> scratch) const {
   const auto size = static_cast<size_t>(dtype_size(source_->dtype()));
   const int64_t end = first + static_cast<int64_t>(into.size() / size);
-  // Calls visit(memory offset, elements, elements before) for the stretch of each run.
+  // Calls visit(memory offset, elements, elements before) for the requested part of each run.
   const auto for_each_stretch = [&](const auto& visit) -> Status {
     for (int64_t at = first; at < end;) {
       const int64_t inside = at % runs_.length;

@@ -22,7 +22,7 @@ struct ExtentOrder {
 /// How transfers read bytes with a recorded CRC-32.
 struct ExtentUse {
   RecordedCrc recorded;
-  std::string name;                           ///< Of the first transfer that does.
+  std::string name;                           ///< Name of the first transfer that does.
   std::shared_ptr<const TensorSource> owner;  ///< A source in them.
   /// [begin, end) of what is read in the file's order.
   std::vector<std::pair<uint64_t, uint64_t>> parts;
@@ -42,12 +42,12 @@ bool ExtentUse::is_tiled() {
   return end == recorded.extent.offset + recorded.extent.bytes;
 }
 
-/// Makes every axis that no box cuts one with the axis outside of it.
+/// Merges every axis that no box divides with the axis outside it.
 ///
-/// Fewer axes mean longer runs and fewer, larger slabs: a matrix that is cut by rows alone becomes
-/// one run of elements. Positions in row-major order stay what they are, so last_row and
-/// fill_begin, which were taken before, stay true. An outer axis of size 1 is merged whatever cuts
-/// the inner one, since every offset on it is 0.
+/// Fewer axes mean longer runs and fewer, larger slabs: a matrix that is divided only by rows
+/// becomes one run of elements. Positions in row-major order do not change, so last_row and
+/// fill_begin, which were computed before, stay valid. An outer axis of size 1 is merged whatever
+/// divides the inner one, because every offset on it is 0.
 void merge_uncut_axes(Work* work) {
   std::vector<Box*> boxes;
   for (Work::Source& source : work->sources) boxes.push_back(&source.box);
@@ -148,9 +148,9 @@ void Preparation::find_uses() {
     }
   }
   for (auto& [where, use] : uses_) {
-    // The CRC of a whole can be put together from those of its parts only where these parts are
-    // each of its bytes, once, in the file's order. A tied weight that is read twice, a storage of
-    // which a part is taken and a transposed piece fail that; run() adds a reading of their own for
+    // The CRC of a whole can be combined from those of its parts only if the parts are all of its
+    // bytes, each once, in the file's order. This does not hold for a tied weight that is read
+    // twice, a storage that is used in part, and a transposed piece; run() adds a separate read for
     // them.
     if (use.has_others || !use.is_tiled()) continue;
     made_.recorded.push_back(std::make_unique<Work::Recorded>(use.recorded, use.name));
@@ -276,8 +276,8 @@ void Preparation::finish(const std::vector<int64_t>& axes, std::unique_ptr<Work>
 std::optional<uint32_t> TransferCrc::add(const CrcParts& parts) {
   const std::lock_guard lock(mutex_);
   parts_.add(parts);
-  // Parts are counted, not looked through, until they can be complete. Exactly one caller sees the
-  // last part, so the result is compared or told once.
+  // Parts are only counted until they can be complete. Exactly one caller adds the last part, so
+  // the result is compared or passed on once.
   return parts_.bytes() == bytes_ ? parts_.whole(bytes_) : std::nullopt;
 }
 

@@ -69,7 +69,7 @@ class RankReader {
   Status read_config();
   void place_ranks();
   void check_missing();
-  /// Whether every parameter is known, so that the optimizer's can be told.
+  /// Returns whether every parameter is known, which identifying the optimizer's state requires.
   bool read_model(RankContent* rank);
   void add_optimizer_problem(const std::string& file, const Status& status);
   void join_distributed(RankContent* rank);
@@ -105,12 +105,12 @@ void RankReader::open(const RankFolder& folder) {
   found_.other_files.push_back(found_.ranks.back().state_file);
 }
 
-/// Whether ranks are put together of what lies in the folder: of another dialect, or of the files
-/// of several expert-parallel ranks.
+/// Whether ranks are composed of what is in the folder: another dialect, or the files of several
+/// expert-parallel ranks.
 bool RankReader::has_composed_ranks() const {
   if (is_composed(folder_.format)) return true;
   if (folder_.format != CheckpointFormat::kMpRank || folder_.ranks.empty()) return false;
-  // A first file that cannot be opened is reported by open(), which the other branch comes to.
+  // If the first file cannot be opened, open() reports it in the other branch.
   const Result<TorchFile> first = TorchFile::open(folder_.ranks[0].file);
   if (!first.has_value()) return false;
   const std::optional<PickleId> args = first->graph().find(first->root(), "args");
@@ -294,7 +294,7 @@ void RankReader::add_optimizer_problem(const std::string& file, const Status& st
   }
 }
 
-/// Puts the file and distrib_optim.pt together, if that can be, and reads the model anew there.
+/// Joins the file and distrib_optim.pt, if possible, and reads the model from the result.
 void RankReader::join_distributed(RankContent* rank) {
   Result<TorchFile> joined = with_plain_optimizer(rank->file, rank->state_file, rank->state_file,
                                                   found_.table, found_.pipeline_size);

@@ -72,7 +72,7 @@ void LaneReporter::report_storage(const StorageFinding& finding) {
 void LaneReporter::report_crc(const TorchFile& file, int storage, uint32_t found,
                               const std::string& name) {
   const TorchStorage& claimed = file.storages()[static_cast<size_t>(storage)];
-  // Several lanes may be views of one storage: it is told once.
+  // Several lanes may be views of one storage, which is reported once.
   if (found == *claimed.crc || !damaged_.insert({&file, storage}).second) return;
   problems_.push_back(
       {.check = CheckpointCheck::kCrc,

@@ -16,7 +16,8 @@ struct Member {
   const RankContent* rank = nullptr;
   const RankEntry* entry = nullptr;
   size_t chunk = 0;
-  std::string_view check = CheckpointCheck::kReplicas;  ///< Of its likeness to the first member.
+  std::string_view check =
+      CheckpointCheck::kReplicas;  ///< The check that it equals the first member.
 };
 
 /// Groups what has to be compared: for each parameter the replicas of all tensor-parallel ranks,
@@ -88,7 +89,7 @@ void LanePlanner::add_parameter(const RankContent& first, size_t chunk, const Ra
     if (rank.pipeline_rank != first.pipeline_rank) continue;
     const RankEntry* found = rank.entry(chunk, entry.flat_name);
     if (found == nullptr || !is_tensor(*found)) continue;
-    // It stands in the embedding's group.
+    // It is in the embedding's group.
     if (ranks_.is_tied_copy(*found) && embedding_is_readable(rank.tensor_rank)) continue;
     const Member member{.rank = &rank, .entry = found, .chunk = chunk};
     if (entry.match.partition == model::Partition::kReplicated) {
@@ -102,7 +103,7 @@ void LanePlanner::add_parameter(const RankContent& first, size_t chunk, const Ra
   if (!replicas.empty()) add_members(replicas);
 }
 
-/// Whether the embedding's shard of this tensor rank is there for the tied copy to stand beside it.
+/// Whether the embedding's shard of this tensor rank can be compared with the tied copy.
 bool LanePlanner::embedding_is_readable(int64_t tensor_rank) const {
   const RankContent* rank = ranks_.find(tensor_rank, 0);
   if (rank == nullptr || !rank->model.has_value()) return false;
@@ -126,7 +127,7 @@ void LanePlanner::add_tied_copies(int64_t tensor_rank, std::vector<Member>* memb
   }
 }
 
-/// Members that fit the first one are read beside it, the others by themselves.
+/// Members that fit the first one are compared with it, the others are read separately.
 void LanePlanner::add_members(const std::vector<Member>& members) {
   std::vector<Member> fitting;
   for (const Member& member : members) {
@@ -143,7 +144,7 @@ void LanePlanner::add_members(const std::vector<Member>& members) {
       fitting.front().rank->state(fitting.front().chunk, *fitting.front().entry);
   if (state == nullptr) return;
   for (const auto& [kind, view] : state->tensors) {
-    // Masters stand beside their weights already.
+    // Masters are already grouped with their weights.
     if (kind != "fp32_param") add_state(fitting, kind);
   }
 }

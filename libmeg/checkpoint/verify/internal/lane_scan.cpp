@@ -21,7 +21,7 @@ size_t byte_count(DType dtype, int64_t elements) {
   return static_cast<size_t>(elements) * static_cast<size_t>(dtype_size(dtype));
 }
 
-/// A stretch of a group's elements.
+/// A range of a group's elements.
 struct Task {
   size_t group = 0;
   int64_t begin = 0, end = 0;
@@ -164,7 +164,7 @@ void LaneScanner::look_at(const Lane& lane, std::span<const std::byte> run, int6
     return element_text(lane.view.dtype, run.data() + byte_count(lane.view.dtype, place - first));
   };
   FloatScan& before = finding->floats;
-  // The value is kept as text while its tile is in memory; it will be told only for the first.
+  // The value is converted to text while its tile is in memory, only for the first one.
   if (before.not_finite == 0 && here.not_finite > 0) {
     finding->not_finite_text = text_at(here.first_not_finite);
   }
@@ -203,7 +203,7 @@ Status LaneScanner::sum_storage(StorageFinding* finding, ParallelScan* pieces) {
   return Status();
 }
 
-/// The findings of every group, its tasks put together in their order.
+/// The findings of every group, joined over its tasks in order.
 std::vector<GroupFindings> LaneScanner::joined_findings() {
   std::vector<GroupFindings> joined(groups_.size());
   for (Task& task : tasks_) {

@@ -14,7 +14,7 @@ namespace {
 /// Bytes that are read of a shard at once where its runs are shorter.
 constexpr int64_t kBufferBytes = int64_t{1} << 17;
 
-/// Whether pieces are equal stretches of one axis, whose elements stand in the order of the axes.
+/// Whether pieces are equal parts of one axis, with elements in the order of the axes.
 bool is_cut_evenly(const LogicalParameter& parameter, const LogicalTensor& tensor) {
   const model::ShardAxes& axes = parameter.axes;
   Box expected = Box::whole(axes.sizes);
@@ -100,7 +100,7 @@ Status MergedStream::Cursor::read(std::span<std::byte> into) {
 Result<std::vector<StorageSum>> MergedStream::finish() {
   std::vector<StorageSum> sums;
   for (Cursor& cursor : cursors_) {
-    // What nobody read (dropped padding rows) still belongs to the recorded CRC.
+    // Bytes that were not read (dropped padding rows) still belong to the recorded CRC.
     cursor.buffer.resize(static_cast<size_t>(kBufferBytes));
     while (cursor.next < cursor.bytes) {
       const int64_t size = std::min(kBufferBytes, cursor.bytes - cursor.next);

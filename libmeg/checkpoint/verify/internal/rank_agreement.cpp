@@ -7,8 +7,8 @@
 #include "libmeg/checkpoint/dialects/mp_rank/internal/args/checkpoint_args.h"
 #include "libmeg/checkpoint/verify/internal/rank_checks.h"
 
-// Compares each rank's plain values with the first rank's. Which of two that differ is right cannot
-// be known: problems say both, and where the other one stands.
+// Compares each rank's plain values with the first rank's. Which of two different values is right
+// cannot be known: problems state both, and the place of the other one.
 
 namespace meg::checkpoint {
 namespace {

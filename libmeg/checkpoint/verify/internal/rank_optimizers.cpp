@@ -100,7 +100,8 @@ bool OptimizerChecker::check_presence() {
   return true;
 }
 
-/// Every parameter has the same kinds of state as the first, 16-bit ones a master besides.
+/// Checks that every parameter has the same kinds of state as the first one, and that 16-bit ones
+/// also have a master.
 void OptimizerChecker::check_coverage(const RankContent& rank) {
   const RankOptimizer& optimizer = *rank.optimizer;
   const auto kinds_of = [&](size_t i) {
@@ -129,7 +130,7 @@ void OptimizerChecker::check_coverage(const RankContent& rank) {
   }
 }
 
-/// Of one that could not be joined with its state: whether that is there at all.
+/// Checks whether the state of an optimizer that could not be joined with it exists at all.
 void OptimizerChecker::check_distributed(const RankContent& rank) {
   if (rank.has_distrib_optim || is_single_file_) return;
   const std::filesystem::path folder = std::filesystem::path(rank.file->path()).parent_path();

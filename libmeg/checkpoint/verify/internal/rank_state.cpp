@@ -13,7 +13,7 @@
 namespace meg::checkpoint {
 namespace {
 
-/// What a run needs to resume beside weights and optimizer.
+/// Checks what a run needs to resume apart from weights and optimizer.
 class StateChecker {
  public:
   StateChecker(const CheckpointRanks& ranks, CheckpointReport* report)
@@ -103,7 +103,7 @@ void StateChecker::check_scaler_of(const RankContent& rank, const RankContent& m
   const PickleGraph& graph = model.file->graph();
   const std::span<const PickleId> pairs = graph.pairs(*scaler_of(model));
   for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
-    // By their text, which is the same for an int in one file and a tensor of one element in
+    // Compared as text, which is the same for an int in one file and a tensor of one element in
     // another.
     const std::optional<std::string_view> key = graph.as_string(pairs[i]);
     if (!key.has_value()) continue;

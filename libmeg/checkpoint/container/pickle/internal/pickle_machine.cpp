@@ -83,7 +83,7 @@ Status PickleMachine::mark() {
 }
 
 Status PickleMachine::pop() {
-  // As in CPython, POP takes a MARK where that is what stands on top.
+  // As in CPython, POP removes a MARK if that is on top.
   if (!marks_.empty() && marks_.back() == stack_.size()) {
     marks_.pop_back();
     return Status();
@@ -105,7 +105,7 @@ Status PickleMachine::dup() {
 }
 
 Result<PickleId> PickleMachine::top(std::string_view what) const {
-  // Values below the last MARK belong to a container in the making; no opcode may take them.
+  // Values below the last MARK belong to an unfinished container; no opcode may take them.
   if (stack_.size() <= fence()) {
     return make_error(StatusCode::kCorruption, "{}: expected a value on the stack, found {}", what,
                       marks_.empty() ? "none" : "a MARK");

@@ -4,8 +4,8 @@
 
 #include "libmeg/checkpoint/container/pickle/internal/pickle_integer.h"
 
-// Of several opcodes for one value the one that CPython's pickler of protocol 2 chooses, so that a
-// graph that was read from one of its files is written to the same bytes.
+// Where several opcodes can write a value, these functions use the one that CPython's pickler of
+// protocol 2 chooses, so that a graph read from one of its files is written with the same bytes.
 
 namespace meg::checkpoint {
 

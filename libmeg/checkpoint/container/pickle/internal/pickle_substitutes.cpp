@@ -55,8 +55,8 @@ void PickleSubstitutes::byte_array(std::string_view bytes) {
 
 void PickleSubstitutes::path(std::string_view module, std::string_view path) {
   const auto dots = std::count(path.begin(), path.end(), '.');
-  // getattr(getattr(Outer, "Inner"), "Innermost"): the functions stand outside in, the names follow
-  // inside out.
+  // getattr(getattr(Outer, "Inner"), "Innermost"): the functions are written from the outside in,
+  // then the names from the inside out.
   for (auto at = dots; at > 0; --at) global("__builtin__", "getattr");
   global(module, path.substr(0, path.find('.')));
   for (auto at = dots; at > 0; --at) {

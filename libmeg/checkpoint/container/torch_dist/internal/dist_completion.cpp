@@ -21,7 +21,7 @@ constexpr std::string_view kForm =
     R"({"sharded_backend": "torch_dist", "sharded_backend_version": 1, )"
     R"("common_backend": "torch", "common_backend_version": 1})";
 
-/// As torch calls what one rank says of itself.
+/// The name that torch uses for the metadata of one rank.
 std::string part_path(const std::string& folder, int64_t rank) {
   return in_folder(folder, fmt::format("__{}_{}", rank, kDistMetadataFile));
 }
@@ -54,8 +54,7 @@ class PartMerger {
       items_.objects.push_back(std::move(object));
     }
     for (DistTensor& tensor : part.tensors) {
-      // Files are numbered for each rank from 0; in the merged list they stand one rank after the
-      // other.
+      // Files are numbered for each rank from 0; in the merged list they follow rank by rank.
       for (DistChunk& chunk : tensor.chunks) chunk.blob.file += first_file;
       MEG_RETURN_IF_ERROR(add_tensor(std::move(tensor)));
     }

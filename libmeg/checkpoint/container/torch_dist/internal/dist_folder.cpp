@@ -31,7 +31,7 @@ Result<std::vector<std::byte>> read_small_file(const std::string& path, uint64_t
   return bytes;
 }
 
-/// The elements of a chunk that stand in another order or form than they are read.
+/// The elements of a chunk that are stored in another order or form than they are read.
 class ViewSource final : public TensorSource {
  public:
   ViewSource(std::shared_ptr<const io::PooledFile> file, TorchStorage storage, TensorView view,
@@ -181,8 +181,8 @@ std::shared_ptr<const TensorSource> DistFolder::source_of(const TorchFileParts& 
   if (storage.crc.has_value()) {
     crc = {{file.get(), storage.file_offset, storage.bytes}, *storage.crc, name};
   }
-  // Elements that stand in the file as they are read need no gathering, and are read straight to
-  // where they go.
+  // Elements that are stored as they are read need no gathering and are read directly into their
+  // destination.
   if (parts.is_byte_swapped || !view.is_contiguous()) {
     return std::make_shared<ViewSource>(file, storage, view, parts.is_byte_swapped, std::move(crc));
   }

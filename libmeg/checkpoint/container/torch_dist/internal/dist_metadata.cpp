@@ -13,8 +13,8 @@
 
 // .metadata is a pickle of dataclasses of torch.distributed.checkpoint.metadata. It names items
 // twice: state_dict_metadata says what they are, storage_data where their bytes are. The reader
-// matches both and takes places away as it uses them, so that one without an item and an item
-// without one are found.
+// matches both and removes each place that it uses, so that a place without an item and an item
+// without a place are detected.
 
 namespace meg::checkpoint {
 namespace {

@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kWrittenModule = "torch.distributed.checkpoint.metadata";
 constexpr const char* kFilesModule = "torch.distributed.checkpoint.filesystem";
-/// Of the layout as a whole, which torch has not changed since it names one.
+/// The version of the layout, which torch has not changed since it began to write one.
 constexpr const char* kFormatVersion = "1.0.0";
 
 class MetadataWriter {

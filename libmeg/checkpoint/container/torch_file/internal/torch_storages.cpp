@@ -106,8 +106,8 @@ Status StorageFinder::add_storage(const TorchStorage& storage, const std::string
     return {};
   }
   const TorchStorage& before = found_.storages[static_cast<size_t>(known->second)];
-  // torch names a storage anew for each of its tensors. Descriptions that differ would let a later
-  // one reach beyond what the first was checked for.
+  // torch describes a storage again for each of its tensors. Descriptions that differ would let a
+  // later one reach beyond what the first was checked for.
   if (before.bytes == storage.bytes && before.dtype == storage.dtype) return {};
   return make_error(StatusCode::kCorruption, "{}: named as {} bytes of {} and as {} bytes of {}",
                     where, before.bytes, dtype_name(before.dtype), storage.bytes,

@@ -46,7 +46,7 @@ class TensorFinder {
   std::unordered_set<PickleId> wrapped_;
 };
 
-/// (storage, offset, shape, strides), of v2 and v3 with more behind.
+/// (storage, offset, shape, strides), followed by more in v2 and v3.
 bool is_rebuild(const PickleNode& global) {
   return global.kind == PickleKind::kGlobal && global.text == "torch._utils" &&
          (global.name == "_rebuild_tensor" || global.name == "_rebuild_tensor_v2" ||
@@ -67,7 +67,7 @@ bool is_from_type(const PickleNode& global) {
 
 Result<TorchTensors> TensorFinder::run() {
   MEG_ASSIGN_OR_RETURN(storages_, find_torch_storages(graph_, name_));
-  // What a call is given stands before it.
+  // The arguments of a call precede it.
   for (PickleId id = 0; id < graph_.size(); ++id) {
     if (graph_.node(id).kind == PickleKind::kCall) MEG_RETURN_IF_ERROR(read_call(id));
   }
@@ -116,8 +116,8 @@ Result<bool> TensorFinder::read_parameter(PickleId id, const std::string& functi
     found_.views.emplace(id, TensorView(wrapped->second));
     return true;
   }
-  // A parameter around a tensor subclass of somebody else (a quantized or sharded one): kept as an
-  // opaque call, as its tensors alone would not say what it is.
+  // A parameter around a tensor subclass of another library (a quantized or sharded one) is kept as
+  // an opaque call, because its tensors alone would not show what it is.
   if (graph_.node(arguments[0]).kind == PickleKind::kCall) return false;
   return refuse("{}: expected a tensor, found {}", function, graph_.describe(arguments[0]));
 }

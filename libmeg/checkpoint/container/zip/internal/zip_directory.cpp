@@ -26,7 +26,8 @@ std::optional<size_t> find_end_record(std::span<const std::byte> tail) {
   // From the back: the last one that fits is the one that other readers find.
   for (size_t at = tail.size() - zip::kEndSize + 1; at-- > 0;) {
     if (load_le<uint32_t>(&tail[at]) != zip::kEndSignature) continue;
-    // The comment's length must lead exactly to the end: the signature may also stand in a comment.
+    // The comment's length must lead exactly to the end, because the signature may also occur
+    // inside a comment.
     if (at + zip::kEndSize + load_le<uint16_t>(&tail[at + 20]) == tail.size()) return at;
   }
   return std::nullopt;

@@ -14,7 +14,7 @@ TrainingArgs huggingface_args(const HuggingFaceCheckpoint& checkpoint) {
   };
   for (const auto& [name, value] : checkpoint.config.fields) set(name, value);
   set_shape_args(checkpoint.model, &args);
-  // Of one rank: who reshapes the checkpoint changes them.
+  // The layout of one rank, which reshaping changes.
   set_layout_args({}, model::NameFamily::kMcoreLocal, &args);
   // Revisions before core have it by its older name.
   args.set("layernorm_epsilon", *args.find("norm_epsilon"));

@@ -21,7 +21,7 @@ using Source = std::shared_ptr<const TensorSource>;
 constexpr double kCheckpointVersion = 3.0;
 constexpr model::NameFamily kNames = model::NameFamily::kMcoreLocal;
 
-/// All parameters of the model; those of shared experts stand behind the others of their layer.
+/// All parameters of the model; those of shared experts follow the others of their layer.
 Result<std::vector<model::RankParameter>> parameters_of(const HuggingFaceCheckpoint& checkpoint,
                                                         const model::ParameterTable& table) {
   MEG_ASSIGN_OR_RETURN(const std::vector<model::RankParameter> found,
@@ -83,7 +83,7 @@ Result<RankFiles> open_huggingface(const CheckpointFolder& folder,
                                    const megatron::FieldLookup& fallback) {
   MEG_ASSIGN_OR_RETURN(HuggingFaceCheckpoint checkpoint,
                        open_huggingface_checkpoint(folder.folder));
-  // No such key is in config.json; it matters where the vocabulary is padded anew.
+  // config.json has no such key; it matters if the vocabulary is padded again.
   if (const auto rows = fallback ? fallback("make_vocab_size_divisible_by") : std::nullopt) {
     checkpoint.model.make_vocab_size_divisible_by = std::get<int64_t>(*rows);
   }

@@ -81,7 +81,7 @@ Status add_file(const std::string& path, bool is_safetensors, HuggingFaceWeights
   return is_safetensors ? add_safetensors(path, weights) : add_torch_file(path, weights);
 }
 
-/// Whether every tensor stands in the file that the index names.
+/// Checks that every tensor is in the file that the index names.
 Status check_index(const std::string& path, const ShardIndex& index,
                    const HuggingFaceWeights& weights) {
   for (const auto& [name, file] : index.files) {
@@ -128,7 +128,7 @@ Result<HuggingFaceWeights> open_huggingface_weights(const std::string& folder) {
   for (const Form& form : kForms) {
     std::error_code error;
     if (!fs::exists(fs::path(folder) / form.name, error)) continue;
-    // As transformers does, safetensors go before what they were made of.
+    // As in transformers, safetensors take precedence over the files they were made from.
     if (found != nullptr && found->is_safetensors && !form.is_safetensors) continue;
     if (found != nullptr) {
       return make_error(StatusCode::kCorruption, "{}: expected {} or {}, found both", folder,

@@ -62,7 +62,7 @@ class ScalingReader {
     return wrong("rope_type", "default, linear or llama3", *type);
   }
 
-  /// A number above 0; `otherwise` where there is none.
+  /// A number above 0; `otherwise` if there is none.
   Result<double> number(std::string_view key, std::optional<double> otherwise) const {
     const std::optional<element> found = find(key);
     if (!found.has_value() && otherwise.has_value()) return *otherwise;

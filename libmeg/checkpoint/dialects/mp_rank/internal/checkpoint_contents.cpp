@@ -6,9 +6,9 @@
 
 #include "libmeg/checkpoint/dialects/torch_dist/internal/dist_ranks.h"
 
-// Tells formats apart by the names in a folder alone, before any file is opened, but for .metadata,
-// whose items tell torch_dist from fsdp_dtensor: FORMAT.md has the table. A folder that could be of
-// two formats is refused, as nobody can say which of the two is meant.
+// Recognizes formats by the names in a folder, before any file is opened, except .metadata, whose
+// items distinguish torch_dist from fsdp_dtensor: FORMAT.md has the table. A folder that could be
+// of two formats is refused, because there is no way to tell which one is meant.
 
 namespace meg::checkpoint {
 namespace {
@@ -158,7 +158,7 @@ bool has_file_ending(const FolderEntries& entries, std::initializer_list<std::st
 Result<bool> read_contents(const FolderEntries& entries, CheckpointFolder* found) {
   std::string missing;
   MEG_RETURN_IF_ERROR(read_rank_folders(entries, found, &missing));
-  // Either one may be the stale remains of a run that changed its format; nobody can tell which is
+  // Either one may be left from a run that changed its format; there is no way to tell which is
   // meant.
   if (!found->ranks.empty() && entries.has_file(".metadata")) {
     return make_error(StatusCode::kCorruption,
@@ -178,7 +178,8 @@ Result<bool> read_contents(const FolderEntries& entries, CheckpointFolder* found
     found->format = dist_format(found->folder);
     return true;
   }
-  // transformers would load its base model and change that by it, whatever weights are beside it.
+  // transformers would load its base model and apply the adapter to it, whatever weights are in the
+  // folder.
   if (entries.has_file(kAdapterFile)) {
     return make_error(StatusCode::kUnsupported,
                       "{}: {}: adapters of PEFT are not supported; merge adapter and base model "

@@ -49,7 +49,7 @@ void CheckpointReader::add_shard(const LogicalParameter& parameter, int64_t stag
   const auto cut = static_cast<size_t>(axes.partition_axis);
   piece.box.sizes[cut] /= state_->tensor_size;
   piece.box.offsets[cut] = file.tensor_rank * piece.box.sizes[cut];
-  // Empty says that axes stand in memory as they are listed.
+  // Empty means that the axes are in memory in the listed order.
   const bool is_natural = std::is_sorted(axes.memory_order.begin(), axes.memory_order.end());
   if (!is_natural) piece.memory_order = axes.memory_order;
   tensor->pieces.push_back(std::move(piece));

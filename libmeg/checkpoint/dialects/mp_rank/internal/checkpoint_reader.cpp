@@ -175,7 +175,7 @@ Status CheckpointReader::align_ranks(Chunk* chunk) const {
       }
       aligned.push_back(other);
     }
-    // A name that another rank has beside those of the first is missing there.
+    // A name that another rank has in addition to the first rank's is missing on the first rank.
     if (aligned.size() != chunk->by_rank[t].size()) {
       return make_error(StatusCode::kCorruption,
                         "{}: model: expected {} entries as on tensor rank 0, found {}", file,
@@ -215,8 +215,8 @@ Status CheckpointReader::number_layers() {
   return Status();
 }
 
-/// The numbers follow from the rank's stage, over which args split the layers: of one rank's file
-/// alone nobody can count the layers before it.
+/// The numbers follow from the rank's stage, over which args split the layers: from one rank's file
+/// alone, the layers before it cannot be counted.
 Status CheckpointReader::number_layers_of_part() {
   const TorchFile& file = *state_->files[0].file;
   const megatron::FieldLookup args = [&](std::string_view name) {

@@ -42,8 +42,7 @@ std::vector<ChunkEntry> chunk_entries(std::span<const model::RankParameter> para
   if (!model::is_mcore(family)) return entries;
   for (const std::string& module : table.extra_state_modules(family)) {
     if (module.find("{}") == std::string::npos) {
-      // Modules that are not in layers and have an extra state stand behind the layers: on the last
-      // stage.
+      // Modules outside layers that have an extra state follow the layers, on the last stage.
       if (layout.is_last(stage, chunk)) add_extra_state(module, &entries);
       continue;
     }

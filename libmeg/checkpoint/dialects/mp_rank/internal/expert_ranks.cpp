@@ -42,7 +42,7 @@ class ExpertMerger {
       // A copy: the graph's strings move while it grows.
       const std::string key(graph().as_string(found[i]).value_or(""));
       PickleId value = found[i + 1];
-      // Without a table nobody asks for the optimizer.
+      // Without a table the optimizer is not needed.
       if (key == "optimizer" && table_ == nullptr) continue;
       if (key == "optimizer" && graph().node(value).kind != PickleKind::kNone) {
         // Experts of which a rank has not its share would be numbered wrong.

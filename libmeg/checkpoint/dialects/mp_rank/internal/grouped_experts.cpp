@@ -92,7 +92,7 @@ class GroupSplitter {
     const auto whole = torch_source(file_, view);
     std::vector<Source> sources;
     for (int64_t expert = 0; expert < experts_; ++expert) {
-      // Of one expert, as products take it: [inputs, outputs], which linear modules have
+      // One expert's part, in the form of products: [inputs, outputs], which linear modules store
       // transposed.
       Source part = part_of(whole, expert * rows * columns, rows * columns);
       sources.push_back(transposed_source(std::move(part), rows, columns));
@@ -137,7 +137,7 @@ class GroupSplitter {
     const bool fits = view != nullptr && view->shape.size() == 2 && view->numel() > 0 &&
                       view->shape[matrix.grouped_dimension] % experts_ == 0;
     if (fits) return Status();
-    // As the file has it.
+    // The file's own spelling.
     const std::string own =
         name.substr(0, name.size() - matrix.single.size()) + std::string(matrix.ending);
     return make_error(StatusCode::kCorruption,

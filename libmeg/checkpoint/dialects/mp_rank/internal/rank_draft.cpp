@@ -7,9 +7,9 @@
 #include "libmeg/checkpoint/container/torch_file/internal/torch_storages.h"
 #include "libmeg/checkpoint/container/torch_file/torch_source.h"
 
-// A file put together of parts of others: its tree is new, its storages are sources that read where
-// the bytes are. With it other formats are shown as the rank files that Megatron would have
-// written, so that one reader is enough for all of them.
+// Composes a file from parts of others: its tree is new, and its storages are sources that read the
+// bytes where they are. Other formats are presented in this way as the rank files that Megatron
+// would have written, so that one reader is enough for all of them.
 
 namespace meg::checkpoint {
 namespace {
@@ -56,8 +56,8 @@ Result<PickleId> RankDraft::copy(const PickleGraph& from, PickleId root, const s
   MEG_ASSIGN_OR_RETURN(const TorchStorages named, find_torch_storages(from, name));
   PickleCopier copier(from, graph());
   std::vector<PickleId> ids;
-  // All storages first, then the tree: replace() makes the copier put the draft's storages where
-  // the file's names stand, so that tensors keep sharing them.
+  // All storages first, then the tree: replace() makes the copier use the draft's storages in place
+  // of the file's, so that tensors keep sharing them.
   for (const Source& source : sources) {
     const int storage = add_storage(source);
     ids.push_back(content_.storages()[static_cast<size_t>(storage)].persistent);

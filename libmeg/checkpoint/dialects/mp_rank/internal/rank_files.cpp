@@ -49,7 +49,7 @@ std::optional<int64_t> first_top(const TorchFile& file, std::initializer_list<co
   return std::nullopt;
 }
 
-/// DeepSpeed says it beside the model.
+/// DeepSpeed stores it beside the model.
 std::optional<int64_t> tensor_size_of(const TorchFile& file) {
   // The second name is that of 2019 and 2020.
   const auto size = first_arg(file, {"tensor_model_parallel_size", "model_parallel_size"});

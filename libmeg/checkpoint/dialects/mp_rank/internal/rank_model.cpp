@@ -60,7 +60,7 @@ class ChunkReader {
 
   Status read_value(PickleId id, const std::string& name, int depth) {
     const TensorView* tensor = file_.tensor(id);
-    // By name first, so that a tensor's dict of attributes is not walked into.
+    // The name is matched first, so that a tensor's dict of attributes is not searched.
     std::optional<model::ParameterMatch> match = table_.match(name, is_hybrid_);
     if (match.has_value() && match->is_expert) {
       return make_error(StatusCode::kUnsupported,

@@ -12,7 +12,7 @@ constexpr const char* kKey = "rng_state";
 
 using Entries = std::vector<std::pair<std::string, PickleId>>;
 
-/// Of lists and dicts what they hold, so that it does not matter what holds it.
+/// Descends into lists and dicts, so that the kind of container does not matter.
 void add(const TorchFile& file, const std::string& name, PickleId id, Entries* entries) {
   const PickleGraph& graph = file.graph();
   const PickleKind kind = graph.node(id).kind;

@@ -9,8 +9,8 @@
 #include "libmeg/checkpoint/dialects/mp_rank/internal/optimizer/optimizer_shards.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/rank_draft.h"
 
-// model_rng.pt and optim.pt hold different keys of what is one dict before June 2022 and after May
-// 2023. The tree of both is put together; tensors stay in their files.
+// model_rng.pt and optim.pt hold different keys of what was one dict before June 2022 and after May
+// 2023. Their trees are merged; tensors stay in their files.
 
 namespace meg::checkpoint {
 namespace {

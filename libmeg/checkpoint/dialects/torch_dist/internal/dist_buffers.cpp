@@ -44,7 +44,7 @@ const DistObject* find_object(const DistFolder& folder, const std::string& key) 
   return nullptr;
 }
 
-/// The number that stands in `name` from `at` on, and moves `at` behind it.
+/// Reads the number in `name` at `at` and moves `at` past it.
 std::optional<size_t> take_number(std::string_view name, size_t* at) {
   size_t number = 0;
   const char* end = name.data() + name.size();
@@ -62,7 +62,7 @@ struct BucketName {
   std::string kind;
 };
 
-/// start: where the buffer's number stands.
+/// start: the position of the buffer's number.
 std::optional<BucketName> parse_bucket_name(std::string_view name, size_t start) {
   constexpr std::string_view kBucket = ".bucket_idx_";
   BucketName found;

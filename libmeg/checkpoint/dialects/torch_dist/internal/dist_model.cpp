@@ -25,7 +25,7 @@ constexpr int64_t kMaxLayers = int64_t{1} << 20;
 constexpr std::string_view kLayers = "decoder.layers.";
 constexpr std::string_view kFirstMlpMatrix = "linear_fc1.";
 constexpr std::string_view kSecondMlpMatrix = "linear_fc2.weight";
-/// Here experts stand, all in one tensor or each with its number.
+/// The part of a name after which experts follow, all in one tensor or each with its number.
 constexpr std::string_view kExperts = ".mlp.experts.experts.";
 constexpr std::string_view kChained = "chained_";
 constexpr std::string_view kLocalExperts = ".mlp.experts.local_experts.";
@@ -78,7 +78,7 @@ class ModelReader {
       : folder_(folder), table_(table), is_hybrid_(is_hybrid) {}
 
   Result<DistModel> read() {
-    // States are kept for later: the parameter that they belong to may come behind them.
+    // States are handled later, because the parameter that they belong to may follow them.
     for (const DistTensor& tensor : folder_.metadata().tensors) {
       MEG_RETURN_IF_ERROR(add_tensor(tensor));
     }
@@ -171,7 +171,7 @@ class ModelReader {
     parameter.weight = &tensor;
     parameter.is_stacked = is_stacked;
     parameter.stacked_expert = stacked_expert;
-    // The layer that with_number() put in stands for all.
+    // The layer that with_number() inserted represents all layers.
     if (parameter.is_stacked) parameter.match.layer.reset();
     places_.emplace(tensor.name, found_.parameters.size());
     found_.parameters.push_back(std::move(parameter));
@@ -245,7 +245,7 @@ class ModelReader {
     const std::optional<DistShardName> name = parse_shard_name(object.name);
     if (!name.has_value()) return {};
     const std::string numbered = with_number(name->key);
-    // Those of experts say nothing that their modules need.
+    // Those of experts contain nothing that their modules need.
     if (numbered.find(kExperts) != numbered.npos) return {};
     std::optional<model::ParameterMatch> match = table_.match(numbered, is_hybrid_);
     if (!match.has_value() || !match->is_extra_state) return {};

@@ -143,7 +143,7 @@ class OptimizerReader {
   /// Groups of model-parallel ranks are numbered by tensor, then pipeline ranks.
   int64_t group() const { return rank_.tensor_rank + rank_.tensor_size * rank_.stage; }
 
-  /// Those of experts by their own tensor, then expert, then pipeline ranks.
+  /// Groups of experts are numbered by expert tensor rank, then by expert and pipeline rank.
   int64_t expert_group(int64_t expert_rank, int64_t expert_tensor_rank) const {
     return expert_tensor_rank +
            rank_.expert_tensor_size * (expert_rank + rank_.expert_size * rank_.stage);
@@ -172,7 +172,7 @@ class OptimizerReader {
       }
     }
     add_to_wrapper(own, &part);
-    // States by parameter have come with the parameters.
+    // States by parameter were read with the parameters.
     if (!has_buffers) return {};
     MEG_RETURN_IF_ERROR(check_buffers());
     if (number == 0) {
@@ -210,7 +210,7 @@ class OptimizerReader {
                                  rank_.expert_tensor_size, rank_.tensor_size));
   }
 
-  /// Parameters of a buffer: what they are in it, and which of all they are.
+  /// The parameters of a buffer, and their indices among all parameters.
   struct Members {
     std::vector<std::vector<BufferedParameter>> chunks;
     std::vector<size_t> numbers;
@@ -284,8 +284,8 @@ class OptimizerReader {
       return read_own_buffers(prefix(1, expert_group(expert_rank, rank_.tensor_rank)), expert_rank,
                               run);
     }
-    // A tensor rank of the model has another part of an expert than a tensor rank of experts: the
-    // parts of all of these are put together and cut anew.
+    // A tensor rank of the model has a different part of an expert than a tensor rank of experts:
+    // the parts of all of these are joined and divided again.
     Members found = members(expert_rank);
     std::vector<std::vector<Source>> weights;
     const DistShards shards(folder_, rank_.expert_tensor_size);

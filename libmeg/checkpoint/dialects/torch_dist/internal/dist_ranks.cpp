@@ -59,8 +59,8 @@ std::string grouped_expert_name(const std::string& name) {
   return model::with_expert(*expert, expert->expert);
 }
 
-/// Where an expert's parameter stands in its layer: grouped modules have one after another the
-/// experts of each matrix, a matrix and its bias in turn.
+/// The place of an expert's parameter in its layer: grouped modules list the experts' matrices,
+/// then their biases, module after module.
 std::optional<std::pair<std::string_view, int64_t>> grouped_place(std::string_view canonical) {
   const std::optional<model::ExpertName> expert = model::parse_expert_name(canonical);
   if (!expert.has_value()) return std::nullopt;
@@ -115,7 +115,7 @@ class RanksReader {
   }
 
  private:
-  /// A parameter of one layer, or beside the layers.
+  /// A parameter of one layer, or outside the layers.
   struct Entry {
     const DistParameter* parameter = nullptr;
     std::optional<int64_t> layer;
@@ -205,7 +205,7 @@ Status RanksReader::find_sizes() {
   return find_layout();
 }
 
-/// As args say it.
+/// The layout that args describe.
 Result<model::PipelineLayout> RanksReader::told_layout() const {
   model::ParallelSizes sizes = {
       .pipeline_model_parallel_size = pipeline_size_,
@@ -278,7 +278,7 @@ void RanksReader::order_parameters() {
     entries_.push_back(
         {embedding, {}, model::Placement::kOutput, std::string(model::kTiedCopyName)});
   }
-  // As named_parameters() would list them, since optimizers number parameters in this order.
+  // In the order of named_parameters(), in which optimizers number parameters.
   std::stable_sort(entries_.begin(), entries_.end(), [this](const Entry& a, const Entry& b) {
     if (a.placement != b.placement) return a.placement < b.placement;
     if (a.layer != b.layer) return a.layer < b.layer;
@@ -303,8 +303,8 @@ std::string RanksReader::rank_name(int64_t stage, int64_t tensor_rank) const {
   return fmt::format("{}: tensor rank {}, pipeline rank {}", folder_.path(), tensor_rank, stage);
 }
 
-/// The object that such a rank saved. Objects of runs of other sizes, or of more dimensions, are
-/// told by the tensor rank in their last place.
+/// The object that such a rank saved. Objects of runs with other sizes, or with more dimensions,
+/// are identified by the tensor rank in their last place.
 const DistObject* RanksReader::shard(std::string_view key, int64_t stage,
                                      int64_t tensor_rank) const {
   const DistObject* found = nullptr;
@@ -424,7 +424,7 @@ PickleId RanksReader::rng_state_of(const PickleGraph& graph, PickleId states, in
                                    int64_t tensor_rank) const {
   const std::span<const PickleId> pairs = graph.pairs(states);
   if (pairs.empty()) return states;
-  // As Megatron does for ranks that a run of other sizes did not have.
+  // Megatron does the same for ranks that a run of other sizes did not have.
   return graph.find(states, fmt::format("({}, {})", stage, tensor_rank)).value_or(pairs[1]);
 }
 

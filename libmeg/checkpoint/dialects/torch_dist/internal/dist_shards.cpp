@@ -69,7 +69,7 @@ Result<std::vector<Source>> DistShards::cut(const DistParameter& parameter,
                                             const DistTensor& tensor, std::optional<int64_t> layer,
                                             bool is_turned) const {
   // The folder has whole tensors in chunks of the ranks that saved them. Chunks need not end where
-  // a rank's part does: a part is put together of all that it touches.
+  // a rank's part does: a part is assembled from all chunks that overlap it.
   MEG_ASSIGN_OR_RETURN(const std::vector<Piece> found, pieces(parameter, tensor, layer, is_turned));
   return cut(parameter, tensor.dtype, found);
 }
@@ -95,7 +95,7 @@ Result<std::vector<Piece>> DistShards::joined(const DistParameter& parameter,
   MEG_ASSIGN_OR_RETURN(const std::vector<int64_t> part, shape(parameter));
   std::vector<Piece> pieces;
   for (int64_t t = 0; t < tensor_size_; ++t) {
-    // All of them have the whole of what is not cut.
+    // All ranks have the whole of a parameter that is not divided.
     if (t > 0 && !cut_dimension(parameter).has_value()) break;
     for (auto& [whole, own] : places(parameter, part, t)) {
       pieces.push_back({box_of(parts[static_cast<size_t>(t)], part, own), std::move(whole), 0, {}});
@@ -104,8 +104,8 @@ Result<std::vector<Piece>> DistShards::joined(const DistParameter& parameter,
   return pieces;
 }
 
-/// Where the boxes that a rank's part is made of stand in the whole parameter, and where in the
-/// part. part: its shape.
+/// The boxes of a rank's part, each with its place in the whole parameter and in the part. part:
+/// its shape.
 std::vector<std::pair<Box, Box>> DistShards::places(const DistParameter& parameter,
                                                     const std::vector<int64_t>& part,
                                                     int64_t tensor_rank) const {
@@ -143,7 +143,7 @@ Result<std::vector<Piece>> DistShards::pieces(const DistParameter& parameter,
   for (Piece& piece : found) {
     const Box common = *intersection(piece.box, box);
     MEG_ASSIGN_OR_RETURN(piece.source, assemble_box(tensor.dtype, {piece}, common));
-    // From here on the piece is of one layer's parameter and knows nothing of the stack.
+    // From now on the piece belongs to one layer's parameter, independent of the stack.
     piece.box = without_place(place, common);
   }
   return found;

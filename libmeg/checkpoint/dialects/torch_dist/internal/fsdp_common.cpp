@@ -24,7 +24,7 @@ constexpr size_t kMaxCommonNesting = 32;
 constexpr uint64_t kMaxSettingBytes = uint64_t{1} << 16;
 constexpr const char* kOptimizer = "optimizer";
 constexpr std::string_view kStepSuffix = ".step";
-/// Of modules of Transformer Engine; Megatron-FSDP's runs rebuild it.
+/// State of modules of Transformer Engine, which Megatron-FSDP's runs rebuild.
 constexpr std::string_view kExtraStateSuffix = "._extra_state";
 
 /// Objects nested by the parts of their names, in the order in which they are found.

@@ -18,7 +18,7 @@ namespace {
 constexpr std::string_view kWrapper = "module.";
 constexpr std::string_view kExpertsOfLayer = ".mlp.experts.";
 constexpr std::string_view kRouter = ".mlp.router.";
-/// Of a gated matrix or bias: first the gate, then what it gates.
+/// Suffixes of the halves of a gated matrix or bias: first the gate, then what it gates.
 constexpr std::string_view kHalves[] = {"_w", "_v"};
 /// torch's own Adam keeps it as a tensor, once a parameter.
 constexpr std::string_view kStep = "step";

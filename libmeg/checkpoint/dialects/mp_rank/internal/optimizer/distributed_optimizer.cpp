@@ -23,10 +23,10 @@ namespace {
 
 using File = std::shared_ptr<const TorchFile>;
 
-/// Shows a rank with a distributed optimizer as one with the plain optimizer. The result is a
-/// composed file whose tensors are views into distrib_optim.pt; no state is read before somebody
-/// copies it. Of one of several expert-parallel ranks both optimizers are shown so, one for what
-/// all of them hold alike and one for its own experts.
+/// Presents a rank with a distributed optimizer as one with the plain optimizer. The result is a
+/// composed file whose tensors are views into distrib_optim.pt; state is only read when it is
+/// copied. For one of several expert-parallel ranks, this applies to both optimizers, the one for
+/// shared parameters and the one for its own experts.
 class PlainComposer {
  public:
   PlainComposer(const File& model_file, const model::ParameterTable& table, int64_t pipeline_size)

@@ -1,9 +1,9 @@
 #include "libmeg/checkpoint/dialects/mp_rank/internal/optimizer/flat_buffer.h"
 
-// Where parameters stand in the buffers of Megatron's distributed optimizer, by its own rules: from
-// the last parameter to the first, each at a multiple of the alignment, and a bucket closed by the
-// parameter that makes it long enough. Nothing in a file says these places; they are computed and
-// then proved by the weights (flat_parameters.cpp).
+// Computes the places of parameters in the buffers of Megatron's distributed optimizer by its own
+// rules: from the last parameter to the first, each at a multiple of the alignment, with a bucket
+// ended by the parameter that makes it long enough. No file contains these places; they are
+// computed and then confirmed by the weights (flat_parameters.cpp).
 
 namespace meg::checkpoint {
 namespace {
@@ -44,8 +44,8 @@ FlatBuffer lay_out_flat_buffer(std::span<const FlatParameter> parameters,
       const int64_t start = round_up(end, rules.alignment);
       close(start % rules.split_divisor == 0 ? start : round_up(start, rules.bucket_divisor));
     }
-    // The start is rounded up even where the bucket ends with the parameter before: gaps belong to
-    // the parameter behind them.
+    // The start is rounded up even if the bucket ends with the previous parameter: gaps belong to
+    // the parameter that follows them.
     const int64_t first = round_up(end, rules.alignment);
     buffer.places[i] = {buffer.buckets.size(), first};
     end = first + parameters[i].elements;

@@ -87,10 +87,11 @@ Result<std::string> first_stranger(const FlatState& state, const Buffer& buffer,
   return std::string();
 }
 
-/// Of the ways in which the parameters fill the buffer the one whose masters are the weights'.
+/// Among the ways in which the parameters fill the buffer, finds the one whose masters belong to
+/// the weights.
 Result<Places> find_places(const FlatState& state, const Buffer& buffer, const FlatRun& run,
                            const std::string& where) {
-  // Of the last way that was tried, so that the error can name a parameter.
+  // From the last way that was tried, so that the error can name a parameter.
   std::string stranger;
   for (Places& places : possible_places(state, buffer.flat, run)) {
     MEG_ASSIGN_OR_RETURN(stranger, first_stranger(state, buffer, places));
@@ -142,7 +143,7 @@ Result<std::map<std::string, std::vector<Source>>> cut_flat_states(
   size_t parameters = 0;
   for (const std::vector<BufferedParameter>& chunk : chunks) parameters += chunk.size();
   std::map<std::string, std::vector<Source>> found;
-  // The states of all kinds stand at the same places.
+  // The states of all kinds have the same places.
   for (size_t b = 0; b < states.size(); ++b) {
     const Buffer& buffer = buffers[b];
     MEG_ASSIGN_OR_RETURN(const Places places, find_places(states[b], buffer, run, where));

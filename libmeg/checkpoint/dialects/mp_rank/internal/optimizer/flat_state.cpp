@@ -10,14 +10,14 @@
 #include "libmeg/checkpoint/dialects/mp_rank/internal/args/checkpoint_args.h"
 
 // Reads distrib_optim.pt, whose forms FORMAT.md lists: one vector, a tensor for each bucket, or
-// buckets one behind the other. Which rules laid the buffer out depends on the revision and the
-// flags of the run, which the file does not name. So possible layouts are computed, and the one
-// whose masters fit the weights is taken.
+// concatenated buckets. Which rules laid the buffer out depends on the revision and the flags of
+// the run, which the file does not name. So possible layouts are computed, and the one whose
+// masters fit the weights is taken.
 
 namespace meg::checkpoint {
 namespace {
 
-/// Where parameters begin: at multiples of so many elements since core 0.8, before anywhere.
+/// Alignment of parameters in elements: since core 0.8, and before, when there was none.
 constexpr std::array<int64_t, 2> kAlignments = {64, 1};
 /// What buckets are padded to multiples of since core 0.8, and for the bandwidth of NCCL.
 constexpr int64_t kBucketAlignment = 128;
@@ -184,7 +184,7 @@ std::vector<Places> places_in_buckets(const FlatState& state,
   return found;
 }
 
-/// Buckets stand one after another without their padding; where they end only the run's rules say.
+/// Buckets are concatenated without their padding; only the run's rules tell where they end.
 std::vector<Places> places_in_coalesced(const FlatState& state,
                                         std::span<const FlatParameter> parameters,
                                         const FlatRun& run) {
@@ -207,7 +207,7 @@ std::vector<Places> places_in_coalesced(const FlatState& state,
 }  // namespace
 
 /// args do not name the revision of core, and rules changed between revisions. So every combination
-/// is tried, and those of equal length as the buffer are told apart by the numbers
+/// is tried, and those that give the buffer's length are told apart by the numbers
 /// (cut_flat_states()).
 std::vector<FlatBufferRules> FlatRun::possible_rules(int64_t elements) const {
   const std::optional<int64_t> chosen =
@@ -266,7 +266,7 @@ FlatRun FlatRun::of(const PickleGraph& graph, std::optional<PickleId> args) {
   if (!says("overlap_grad_reduce")) return run;
   run.bucket_size = int_arg(graph, *args, "ddp_bucket_size");
   run.num_buckets = size("ddp_num_buckets");
-  // As Megatron chooses it where nobody does.
+  // Megatron's default.
   constexpr int64_t kLeast = 40'000'000, kPerRank = 1'000'000;
   if (!run.bucket_size.has_value()) {
     run.bucket_size = std::max(kLeast, kPerRank * replicas);

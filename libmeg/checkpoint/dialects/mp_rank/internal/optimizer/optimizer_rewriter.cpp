@@ -54,7 +54,7 @@ Status OptimizerRewriter::add_step(const std::shared_ptr<const TorchFile>& file,
       file->path(), name, *step_, step);
 }
 
-/// The step of the first parameter stands for all of them.
+/// Uses the step of the first parameter for all of them.
 PickleId OptimizerRewriter::with_common_step(PickleId inner) {
   const std::optional<PickleId> state = graph_.find(inner, "state");
   std::vector<PickleId> common;

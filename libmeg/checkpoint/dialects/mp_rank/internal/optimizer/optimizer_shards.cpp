@@ -17,11 +17,11 @@
 #include "libmeg/checkpoint/dialects/mp_rank/internal/rank_model.h"
 #include "libmeg/checkpoint/state/assembled_source.h"
 
-// A shard is an equal stretch of the flat gradient buffer, in which the parameters stand in reverse
-// order; it begins and ends inside of parameters. Its file has no names: by groups, and in the
-// order of named_parameters() within a group, it lists a part of every parameter that it reaches
-// into. So the lengths of all parameters say what each tensor is. They are compared with every
-// tensor's, and masters with the weights. Mirrors DistributedOptimizer of Megatron-LM
+// Shards are equal parts of the flat gradient buffer, which holds the parameters in reverse order;
+// they may begin and end inside parameters. A shard's file has no names: by group, and in the order
+// of named_parameters() within a group, it lists its part of every parameter. So the lengths of all
+// parameters determine what each tensor is. They are compared with every tensor's length, and
+// masters with the weights. Mirrors DistributedOptimizer of Megatron-LM
 // megatron/optimizer/distrib_optimizer.py before 49e4bd68 (build_model_gbuf_param_range_map).
 
 namespace meg::checkpoint {

@@ -6,8 +6,7 @@
 namespace meg::checkpoint {
 namespace {
 
-/// What stands for the weights in fp32: in the plain optimizers of Megatron, and in the distributed
-/// one.
+/// Whether a kind is the fp32 masters: in Megatron's plain optimizers or in the distributed one.
 bool is_master(std::string_view kind) { return kind == "fp32_param" || kind == "param"; }
 
 /// Keys in which groups of one kind may differ.

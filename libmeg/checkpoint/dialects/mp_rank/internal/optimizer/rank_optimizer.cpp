@@ -161,7 +161,7 @@ class OptimizerReader {
     return Status();
   }
 
-  /// Sets members_: which parameters stand in each group.
+  /// Sets members_: the parameters of each group.
   Status choose_members() {
     Status misfit;
     // Whether norms of queries and keys decay is not known here without args of new revisions: the
