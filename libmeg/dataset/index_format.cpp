@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "libmeg/base/bytes.h"
+#include "libmeg/dataset/internal/tntidx_format.h"
 #include "libmeg/text/printable.h"
 
 namespace meg::dataset {
@@ -15,20 +16,36 @@ namespace {
 constexpr std::array kCodes = {DType::kUint8, DType::kInt8,    DType::kInt16,   DType::kInt32,
                                DType::kInt64, DType::kFloat64, DType::kFloat32, DType::kUint16};
 
-bool starts_with(std::span<const std::byte> bytes, std::string_view start) {
-  return bytes.size() >= start.size() && std::memcmp(bytes.data(), start.data(), start.size()) == 0;
+/// The first bytes, at most `count` of them.
+std::string_view first_bytes(std::span<const std::byte> idx, size_t count) {
+  const auto found = idx.first(std::min(idx.size(), count));
+  return {reinterpret_cast<const char*>(found.data()), found.size()};
 }
 
 }  // namespace
 
+std::string_view index_format_name(IndexFormat format) {
+  return format == IndexFormat::kTntidx ? "TNTIDX" : "MMIDIDX";
+}
+
+IndexFormat index_format(std::span<const std::byte> idx) {
+  // A file that ends within a magic is a truncated one of that format.
+  const std::string_view found = first_bytes(idx, kTntidxMagic.size());
+  const bool is_tntidx = !found.empty() && kTntidxMagic.starts_with(found);
+  return is_tntidx ? IndexFormat::kTntidx : IndexFormat::kMmididx;
+}
+
+int64_t index_bytes(IndexFormat format, int64_t sequences, int64_t documents) {
+  const auto count = static_cast<uint64_t>(sequences);
+  const auto document_indices = static_cast<uint64_t>(documents) + 1;
+  return format == IndexFormat::kTntidx
+             ? tntidx_layout(count, count, document_indices).value().end
+             : index_layout(count, document_indices).value().sequence_modes;
+}
+
 Result<IndexHeader> read_index_header(std::span<const std::byte> idx, const std::string& name) {
-  if (starts_with(idx, kLegacyIndexMagic)) {
-    return make_error(StatusCode::kUnsupported,
-                      "{}: TNTIDX (--dataset-impl lazy or cached) is not supported yet", name);
-  }
   // A file that ends within the magic is truncated; one that differs is something else.
-  const auto found = idx.first(std::min(idx.size(), kIndexMagic.size()));
-  const std::string_view text(reinterpret_cast<const char*>(found.data()), found.size());
+  const std::string_view text = first_bytes(idx, kIndexMagic.size());
   if (!kIndexMagic.starts_with(text)) {
     return make_error(StatusCode::kCorruption, "{}: byte 0: bad magic: expected {}, found {}", name,
                       text::printable(kIndexMagic), text::printable(text));

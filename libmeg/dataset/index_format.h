@@ -15,11 +15,23 @@
 /// Megatron-LM megatron/core/datasets/indexed_dataset.py: _INDEX_HEADER, DType, _IndexWriter.
 namespace meg::dataset {
 
-inline constexpr std::string_view kIndexMagic("MMIDIDX\0\0", 9);
-inline constexpr uint64_t kIndexVersion = 1;
+/// The formats of an .idx file. Both have the same .bin.
+enum class IndexFormat {
+  kMmididx,  ///< `--dataset-impl mmap`, the only one since Megatron core.
+  kTntidx,   ///< `--dataset-impl lazy` and `cached`, up to 6ef5bdc; internal/tntidx_format.h.
+};
 
-/// The first bytes of the older format of Megatron-LM v2.x, which this version does not read.
-inline constexpr std::string_view kLegacyIndexMagic("TNTIDX\0\0", 8);
+/// "MMIDIDX" or "TNTIDX".
+std::string_view index_format_name(IndexFormat format);
+
+/// The format by the first bytes of an .idx file; kMmididx for those of neither.
+IndexFormat index_format(std::span<const std::byte> idx);
+
+/// Bytes of an .idx file of tokens without modes; both counts are at least 0.
+int64_t index_bytes(IndexFormat format, int64_t sequences, int64_t documents);
+
+inline constexpr std::string_view kIndexMagic("MMIDIDX\0\0", 9);
+inline constexpr uint64_t kIndexVersion = 1;  ///< Of both formats.
 
 // Byte offsets of the header's fields in the .idx file.
 inline constexpr int64_t kIndexVersionOffset = 9;           ///< u64
@@ -37,7 +49,7 @@ struct IndexHeader {
 };
 
 /// Reads the fields from the first bytes of an .idx file, called `name` in errors: kCorruption if
-/// it is too short or has a different magic, kUnsupported for TNTIDX. The fields are not checked.
+/// it is too short or has a different magic. The fields are not checked.
 Result<IndexHeader> read_index_header(std::span<const std::byte> idx, const std::string& name);
 
 /// Writes the kIndexHeaderSize bytes of a header.

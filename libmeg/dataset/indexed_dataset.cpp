@@ -5,6 +5,7 @@
 
 #include "libmeg/base/bytes.h"
 #include "libmeg/dataset/internal/dataset_file.h"
+#include "libmeg/dataset/internal/tntidx_format.h"
 
 namespace meg::dataset {
 namespace {
@@ -66,8 +67,18 @@ Result<IndexedDataset> IndexedDataset::open(const std::string& prefix, const Opt
   dataset.prefix_ = dataset_prefix(prefix);
   MEG_RETURN_IF_ERROR(check_is_readable(dataset.prefix_));
   MEG_ASSIGN_OR_RETURN(dataset.idx_, map_dataset_file(dataset.prefix_ + ".idx", options.idx_cache));
-  const std::string& name = dataset.idx_.path();
-  MEG_ASSIGN_OR_RETURN(const IndexHeader header, read_index_header(dataset.idx_.bytes(), name));
+  dataset.format_ = index_format(dataset.idx_.bytes());
+  MEG_RETURN_IF_ERROR(dataset.format_ == IndexFormat::kTntidx ? dataset.open_tntidx(options)
+                                                              : dataset.open_mmididx(options));
+  dataset.item_size_ = dtype_size(dataset.dtype_);
+  // Some pages at both ends, which tell most files that were truncated or do not belong together.
+  MEG_RETURN_IF_ERROR(dataset.check_ends());
+  return dataset;
+}
+
+Status IndexedDataset::open_mmididx(const Options& options) {
+  const std::string& name = idx_.path();
+  MEG_ASSIGN_OR_RETURN(const IndexHeader header, read_index_header(idx_.bytes(), name));
   if (header.version != kIndexVersion) {
     return make_error(StatusCode::kUnsupported, "{}: byte {}: version: expected {}, found {}", name,
                       kIndexVersionOffset, kIndexVersion, header.version);
@@ -77,18 +88,15 @@ Result<IndexedDataset> IndexedDataset::open(const std::string& prefix, const Opt
     return make_error(StatusCode::kCorruption, "{}: byte {}: dtype: expected 1 to 8, found {}",
                       name, kIndexDtypeOffset, header.dtype_code);
   }
-  dataset.dtype_ = *dtype;
-  MEG_RETURN_IF_ERROR(dataset.map_arrays(header, options));
-  MEG_ASSIGN_OR_RETURN(dataset.bin_, BinFile::open(dataset.prefix_ + ".bin", options.access));
+  dtype_ = *dtype;
+  MEG_RETURN_IF_ERROR(map_arrays(header, options));
+  MEG_ASSIGN_OR_RETURN(bin_, BinFile::open(prefix_ + ".bin", options.access));
   // After .bin is open: its size decides between the two meanings of this code.
   if (header.dtype_code == kLegacyFloat64Code &&
-      is_legacy_float64(dataset.lengths_, dataset.pointers_, dataset.bin_.size())) {
-    dataset.dtype_ = DType::kFloat64;
+      is_legacy_float64(lengths_, pointers_, bin_.size())) {
+    dtype_ = DType::kFloat64;
   }
-  dataset.item_size_ = dtype_size(dataset.dtype_);
-  // Some pages at both ends, which tell most files that were truncated or do not belong together.
-  MEG_RETURN_IF_ERROR(dataset.check_ends());
-  return dataset;
+  return Status();
 }
 
 Status IndexedDataset::map_arrays(const IndexHeader& header, const Options& options) {
@@ -115,17 +123,76 @@ Status IndexedDataset::map_arrays(const IndexHeader& header, const Options& opti
                       idx_.path(), sequences, header.document_index_count,
                       multimodal_ ? " with modes" : "", expected, size);
   }
-  const auto stretch = [this](int64_t begin, int64_t end) {
-    return idx_.bytes().subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
-  };
   lengths_ =
-      LittleEndianArray<int32_t>(stretch(layout->sequence_lengths, layout->sequence_pointers));
+      LittleEndianArray<int32_t>(idx_bytes(layout->sequence_lengths, layout->sequence_pointers));
   pointers_ =
-      LittleEndianArray<int64_t>(stretch(layout->sequence_pointers, layout->document_indices));
+      LittleEndianArray<int64_t>(idx_bytes(layout->sequence_pointers, layout->document_indices));
   documents_ =
-      LittleEndianArray<int64_t>(stretch(layout->document_indices, layout->sequence_modes));
-  modes_ = LittleEndianArray<int8_t>(stretch(layout->sequence_modes, size));
+      LittleEndianArray<int64_t>(idx_bytes(layout->document_indices, layout->sequence_modes));
+  modes_ = LittleEndianArray<int8_t>(idx_bytes(layout->sequence_modes, size));
   return Status();
+}
+
+Status IndexedDataset::open_tntidx(const Options& options) {
+  const std::string& name = idx_.path();
+  MEG_ASSIGN_OR_RETURN(const TntidxHeader header, read_tntidx_header(idx_.bytes(), name));
+  if (header.version != kIndexVersion) {
+    return make_error(StatusCode::kUnsupported, "{}: byte {}: version: expected {}, found {}", name,
+                      kTntidxVersionOffset, kIndexVersion, header.version);
+  }
+  const std::optional<DType> dtype = tntidx_dtype(header.dtype_code, header.item_size);
+  if (!dtype.has_value()) {
+    return make_error(StatusCode::kCorruption,
+                      "{}: byte {}: expected a dtype of 1 to 8 and the size of its items, found {} "
+                      "and {}",
+                      name, kTntidxDtypeOffset, header.dtype_code, header.item_size);
+  }
+  if (options.multimodal.value_or(false)) {
+    return make_error(StatusCode::kUnsupported, "{}: TNTIDX has no sequence modes", name);
+  }
+  dtype_ = *dtype;
+  MEG_RETURN_IF_ERROR(map_tntidx_arrays(header));
+  MEG_ASSIGN_OR_RETURN(bin_, BinFile::open(prefix_ + ".bin", options.access));
+  return Status();
+}
+
+Status IndexedDataset::map_tntidx_arrays(const TntidxHeader& header) {
+  const auto size = static_cast<int64_t>(idx_.size());
+  const auto layout =
+      tntidx_layout(header.item_count, header.size_count, header.document_index_count);
+  if (!layout.has_value() || layout->end != size) {
+    return make_error(
+        StatusCode::kCorruption,
+        "{}: {} items, {} sizes and {} document indices: expected {}, found {} bytes", idx_.path(),
+        header.item_count, header.size_count, header.document_index_count,
+        layout.has_value() ? fmt::format("{} bytes", layout->end) : "smaller counts", size);
+  }
+  if (header.document_index_count == 0) {
+    return make_error(StatusCode::kCorruption,
+                      "{}: byte {}: document indices: expected at least 1, found 0", idx_.path(),
+                      kTntidxDocumentIndicesOffset);
+  }
+  if (header.item_count != header.size_count) {
+    return make_error(StatusCode::kUnsupported,
+                      "{}: expected one dimension for each of the {} items, found {} sizes",
+                      idx_.path(), header.item_count, header.size_count);
+  }
+  dim_offsets_ = LittleEndianArray<int64_t>(idx_bytes(layout->dim_offsets, layout->data_offsets));
+  lengths_ =
+      LittleEndianArray<int32_t>::of_int64(idx_bytes(layout->sizes, layout->document_indices), 1);
+  // Without the last offset, which is the end of all items.
+  pointers_ = LittleEndianArray<int64_t>::of_int64(
+      idx_bytes(layout->data_offsets, layout->sizes - 8), static_cast<int64_t>(header.item_size));
+  documents_ = LittleEndianArray<int64_t>(idx_bytes(layout->document_indices, layout->end));
+  return Status();
+}
+
+std::span<const std::byte> IndexedDataset::idx_bytes(int64_t begin, int64_t end) const {
+  return idx_.bytes().subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
+}
+
+std::span<const std::byte> IndexedDataset::header() const {
+  return idx_bytes(0, format_ == IndexFormat::kTntidx ? kTntidxHeaderSize : kIndexHeaderSize);
 }
 
 /// The ends of the document indices and of the last sequence.
@@ -168,6 +235,13 @@ Result<SequenceRange> IndexedDataset::document(int64_t document) const {
   return range;
 }
 
+/// Whether the shape of an item of TNTIDX is its own size, as lengths_ assumes. In a damaged file
+/// the dim offsets may name other sizes.
+bool IndexedDataset::has_own_size(int64_t sequence) const {
+  return dim_offsets_.empty() ||
+         (dim_offsets_[sequence] == sequence && dim_offsets_[sequence + 1] == sequence + 1);
+}
+
 Result<IndexedDataset::ByteRange> IndexedDataset::bytes_of(int64_t sequence) const {
   if (sequence < 0 || sequence >= sequence_count()) {
     return make_error(StatusCode::kOutOfRange, "{}: sequence {}: the dataset has {} sequences",
@@ -176,6 +250,12 @@ Result<IndexedDataset::ByteRange> IndexedDataset::bytes_of(int64_t sequence) con
   const int64_t pointer = pointers_[sequence];
   const int32_t length = lengths_[sequence];
   const ByteRange range{.begin = pointer, .size = length * item_size_};
+  if (!has_own_size(sequence)) {
+    return make_error(StatusCode::kCorruption,
+                      "{}: item {}: expected the dim offsets {} and {}, found {} and {}",
+                      idx_.path(), sequence, sequence, sequence + 1, dim_offsets_[sequence],
+                      dim_offsets_[sequence + 1]);
+  }
   // Every access to .bin comes through here: pointers and lengths are what a file claims.
   const bool lies_in_bin = pointer >= 0 && length >= 0 && pointer % item_size_ == 0 &&
                            pointer <= bin_.size() && range.size <= bin_.size() - pointer;

@@ -16,24 +16,29 @@
 
 namespace meg::dataset {
 
+struct TntidxHeader;
+
 /// The sequences [begin, end) of a dataset.
 struct SequenceRange {
   int64_t begin = 0;
   int64_t end = 0;
 };
 
-/// A dataset of tokens (PREFIX.bin and PREFIX.idx, MMIDIDX), mapped read-only. At s3:// the .idx is
-/// copied to this machine and mapped there, and only the items that are read are fetched from .bin.
+/// A dataset of tokens (PREFIX.bin and PREFIX.idx, MMIDIDX or TNTIDX), mapped read-only. At s3://
+/// the .idx is copied to this machine and mapped there, and only the items that are read are
+/// fetched from .bin.
 ///
 /// Opening costs the same for any size: it checks the header, the sizes and the ends of the arrays,
 /// not every entry (verify_dataset does). Accessors check what they read, so that a damaged file
 /// gives kCorruption and never bytes outside it. Views are valid as long as the object lives, moved
 /// or not. Safe for any number of threads.
-/// Mirrors Megatron-LM megatron/core/datasets/indexed_dataset.py: IndexedDataset.
+/// Mirrors Megatron-LM megatron/core/datasets/indexed_dataset.py: IndexedDataset, and 6ef5bdc
+/// megatron/data/indexed_dataset.py: IndexedDataset, IndexedCachedDataset.
 class IndexedDataset {
  public:
   struct Options {
-    /// Whether the .idx ends with sequence modes; nullopt: the file's size tells.
+    /// Whether the .idx ends with sequence modes, as none of TNTIDX does; nullopt: the file's size
+    /// tells.
     std::optional<bool> multimodal = {};
     /// How .bin will be accessed.
     io::MappedFile::Access access = io::MappedFile::Access::kNormal;
@@ -42,13 +47,15 @@ class IndexedDataset {
     std::string idx_cache = {};
   };
 
-  /// prefix: may end in ".bin" or ".idx". kUnsupported for TNTIDX files and other versions, and for
-  /// addresses other than s3://.
+  /// prefix: may end in ".bin" or ".idx". kUnsupported for other versions, for TNTIDX files whose
+  /// items have several dimensions, which tokens never have, and for addresses other than s3://.
   static Result<IndexedDataset> open(const std::string& prefix, const Options& options);
 
   static Result<IndexedDataset> open(const std::string& prefix) { return open(prefix, Options()); }
 
   const std::string& prefix() const { return prefix_; }
+
+  IndexFormat format() const { return format_; }
 
   DType dtype() const { return dtype_; }
 
@@ -66,6 +73,9 @@ class IndexedDataset {
   int64_t item_count() const;
 
   const io::MappedFile& idx() const { return idx_; }
+
+  /// The bytes of .idx before its arrays.
+  std::span<const std::byte> header() const;
 
   const BinFile& bin() const { return bin_; }
 
@@ -116,8 +126,13 @@ class IndexedDataset {
     int64_t size = 0;
   };
 
+  Status open_mmididx(const Options& options);
   Status map_arrays(const IndexHeader& header, const Options& options);
+  Status open_tntidx(const Options& options);
+  Status map_tntidx_arrays(const TntidxHeader& header);
+  std::span<const std::byte> idx_bytes(int64_t begin, int64_t end) const;
   Status check_ends() const;
+  bool has_own_size(int64_t sequence) const;
   /// Where the sequence lies in .bin, all of it.
   Result<ByteRange> bytes_of(int64_t sequence) const;
   Result<std::span<const std::byte>> items_of_type(int64_t sequence, DType dtype) const;
@@ -125,6 +140,7 @@ class IndexedDataset {
   std::string prefix_;
   io::MappedFile idx_;
   BinFile bin_;
+  IndexFormat format_ = IndexFormat::kMmididx;
   DType dtype_ = DType::kInt32;
   int64_t item_size_ = 0;
   bool multimodal_ = false;
@@ -132,6 +148,7 @@ class IndexedDataset {
   LittleEndianArray<int64_t> pointers_;
   LittleEndianArray<int64_t> documents_;
   LittleEndianArray<int8_t> modes_;
+  LittleEndianArray<int64_t> dim_offsets_;  // of TNTIDX
 };
 
 }  // namespace meg::dataset

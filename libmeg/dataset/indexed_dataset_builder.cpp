@@ -22,6 +22,21 @@ Result<io::AtomicFile> create_file(const std::string& path, bool resumable,
   return resumable ? io::AtomicFile::open_kept(path, suffix) : io::AtomicFile::create_regular(path);
 }
 
+/// Whether the format has what the options ask for.
+Status check_format(const IndexedDatasetBuilder::Options& options, const std::string& prefix) {
+  const bool is_tntidx = options.format == IndexFormat::kTntidx;
+  // Megatron's builder of TNTIDX knows no size for uint16.
+  if (!index_dtype_code(options.dtype).has_value() ||
+      (is_tntidx && options.dtype == DType::kUint16)) {
+    return make_error(StatusCode::kInvalidArgument, "{}: {} datasets cannot hold {}", prefix,
+                      index_format_name(options.format), dtype_name(options.dtype));
+  }
+  if (is_tntidx && options.multimodal) {
+    return make_error(StatusCode::kInvalidArgument, "{}: TNTIDX has no sequence modes", prefix);
+  }
+  return Status();
+}
+
 }  // namespace
 
 IndexedDatasetBuilder::IndexedDatasetBuilder(std::unique_ptr<State> state)
@@ -35,10 +50,7 @@ Result<IndexedDatasetBuilder> IndexedDatasetBuilder::create(const std::string& p
                                                             const Options& options) {
   const std::string prefix = dataset_prefix(path);
   MEG_RETURN_IF_ERROR(check_is_path(prefix));
-  if (!index_dtype_code(options.dtype).has_value()) {
-    return make_error(StatusCode::kInvalidArgument, "{}: datasets cannot hold {}", prefix,
-                      dtype_name(options.dtype));
-  }
+  MEG_RETURN_IF_ERROR(check_format(options, prefix));
   const bool kept = options.resume_at.has_value();
   if (kept && options.multimodal) {
     return make_error(StatusCode::kUnsupported, "{}: a multimodal dataset cannot be resumed",
@@ -49,6 +61,10 @@ Result<IndexedDatasetBuilder> IndexedDatasetBuilder::create(const std::string& p
   MEG_ASSIGN_OR_RETURN(io::AtomicFile bin, create_file(prefix + ".bin", kept, kResumeSuffix));
   MEG_ASSIGN_OR_RETURN(io::AtomicFile idx, create_file(prefix + ".idx", kept, kResumeSuffix));
   // The spools are never published; as partial files they vanish whatever happens.
+  io::AtomicFile lengths;
+  if (options.format == IndexFormat::kTntidx) {
+    MEG_ASSIGN_OR_RETURN(lengths, create_file(prefix + ".idx", kept, kLengthsSuffix));
+  }
   MEG_ASSIGN_OR_RETURN(io::AtomicFile documents,
                        create_file(prefix + ".idx", kept, kDocumentsSuffix));
   io::AtomicFile modes;
@@ -56,7 +72,7 @@ Result<IndexedDatasetBuilder> IndexedDatasetBuilder::create(const std::string& p
     MEG_ASSIGN_OR_RETURN(modes, io::AtomicFile::create_regular(prefix + ".idx"));
   }
   auto state = std::make_unique<State>(options, std::move(lock), std::move(bin), std::move(idx),
-                                       std::move(documents), std::move(modes));
+                                       std::move(lengths), std::move(documents), std::move(modes));
   if (kept) {
     MEG_RETURN_IF_ERROR(state->resume(*options.resume_at));
   } else {
@@ -193,30 +209,30 @@ Result<IndexedDatasetBuilder::Mark> IndexedDatasetBuilder::mark() {
 }
 
 Status IndexedDatasetBuilder::sync() const {
-  // All three at once: the device may write them in one sweep.
-  io::AtomicFile* const files[] = {&state_->bin, &state_->idx, &state_->documents_spool};
+  // All at once: the device may write them in one sweep.
+  std::vector<io::AtomicFile*> files = {&state_->bin, &state_->idx, &state_->documents_spool};
+  if (state_->is_tntidx()) files.push_back(&state_->lengths_spool);
   return io::AtomicFile::flush_all(files);
 }
 
 Status IndexedDatasetBuilder::publish_all(std::span<const Finished> datasets) {
   std::vector<io::FileLock> locks;
   std::vector<io::AtomicFile::Kept> files;
-  for (const auto& [prefix, dtype, mark, tokenizer, shard_run] : datasets) {
-    MEG_ASSIGN_OR_RETURN(locks.emplace_back(), lock_dataset(prefix));
+  for (const Finished& dataset : datasets) {
+    MEG_ASSIGN_OR_RETURN(locks.emplace_back(), lock_dataset(dataset.prefix));
     // First all .bin files, then all .idx files: readers open a dataset by its .idx, and must find
     // the .bin that belongs to it.
-    files.push_back({prefix + ".bin", kResumeSuffix, mark.items * dtype_size(dtype)});
+    files.push_back(
+        {dataset.prefix + ".bin", kResumeSuffix, dataset.mark.items * dtype_size(dataset.dtype)});
   }
-  for (const auto& [prefix, dtype, mark, tokenizer, shard_run] : datasets) {
-    // A length (4 bytes) and a pointer (8) for each sequence, an end for each document behind the
-    // first 0.
-    const int64_t size = kIndexHeaderSize + 12 * mark.sequences + 8 * (mark.documents + 1);
-    files.push_back({prefix + ".idx", kResumeSuffix, size});
+  for (const Finished& dataset : datasets) {
+    files.push_back({dataset.prefix + ".idx", kResumeSuffix,
+                     index_bytes(dataset.format, dataset.mark.sequences, dataset.mark.documents)});
     std::error_code ignored;
     // A run that was killed while it published comes here again; companions that stand beside a
     // published pair are its own by then.
     const bool is_done = !std::filesystem::exists(files.back().path + kResumeSuffix, ignored);
-    if (!is_done) MEG_RETURN_IF_ERROR(remove_companion_files(prefix));
+    if (!is_done) MEG_RETURN_IF_ERROR(remove_companion_files(dataset.prefix));
   }
   MEG_RETURN_IF_ERROR(io::AtomicFile::publish_kept(files));
   for (const Finished& dataset : datasets) {
@@ -224,9 +240,11 @@ Status IndexedDatasetBuilder::publish_all(std::span<const Finished> datasets) {
         std::optional<io::AtomicFile> said,
         create_libmeg_file(dataset.prefix, {dataset.tokenizer, dataset.shard_run}));
     if (said) MEG_RETURN_IF_ERROR(said->commit());
-    MEG_ASSIGN_OR_RETURN(io::AtomicFile spool,
-                         io::AtomicFile::open_kept(dataset.prefix + ".idx", kDocumentsSuffix));
-    spool.discard();
+    for (const char* const suffix : {kLengthsSuffix, kDocumentsSuffix}) {
+      MEG_ASSIGN_OR_RETURN(io::AtomicFile spool,
+                           io::AtomicFile::open_kept(dataset.prefix + ".idx", suffix));
+      spool.discard();
+    }
   }
   return Status();
 }
@@ -260,6 +278,7 @@ Status IndexedDatasetBuilder::finish_all(std::span<IndexedDatasetBuilder* const>
     MEG_RETURN_IF_ERROR(remove_companion_files(builder->bin_path()));
   }
   for (IndexedDatasetBuilder* builder : builders) {
+    builder->state_->lengths_spool.discard();
     builder->state_->documents_spool.discard();
     builder->state_->modes_spool.discard();
   }

@@ -11,16 +11,18 @@
 #include "libmeg/base/dtype.h"
 #include "libmeg/base/result.h"
 #include "libmeg/dataset/dataset_tokenizer.h"
+#include "libmeg/dataset/index_format.h"
 #include "libmeg/dataset/shard_run.h"
 #include "libmeg/io/file_descriptor.h"
 
 namespace meg::dataset {
 
-/// Writes PREFIX.bin and PREFIX.idx (MMIDIDX). Both appear together at finish(), by rename; without
+/// Writes PREFIX.bin and PREFIX.idx. Both appear together at finish(), by rename; without
 /// it nothing is left behind. Until then PREFIX.lock is held, so that no other process writes this
 /// dataset. Memory does not grow with the number of sequences: lengths are spooled to disk. After
 /// an error the builder can only be destroyed. Mirrors Megatron-LM
-/// megatron/core/datasets/indexed_dataset.py: IndexedDatasetBuilder.
+/// megatron/core/datasets/indexed_dataset.py: IndexedDatasetBuilder, and 6ef5bdc
+/// megatron/data/indexed_dataset.py: IndexedDatasetBuilder.
 class IndexedDatasetBuilder {
  public:
   /// How much a builder has taken.
@@ -31,8 +33,9 @@ class IndexedDatasetBuilder {
   };
 
   struct Options {
-    DType dtype = DType::kInt32;
-    bool multimodal = false;           ///< Write a mode for every sequence.
+    IndexFormat format = IndexFormat::kMmididx;
+    DType dtype = DType::kInt32;       ///< TNTIDX: not kUint16.
+    bool multimodal = false;           ///< Write a mode for every sequence; MMIDIDX only.
     bool legacy_float64_code = false;  ///< float64 as Megatron-LM up to v2.6 marks it (code 7).
     /// If set, writes `PREFIX.bin.resume` and `PREFIX.idx*.resume`, which are kept until finish(),
     /// and starts where another process's builder was at this mark(), discarding what came after;
@@ -44,8 +47,9 @@ class IndexedDatasetBuilder {
     ShardRun shard_run = {};  ///< Of a shard, for PREFIX.libmeg, too.
   };
 
-  /// prefix: may end in ".bin" or ".idx". kInvalidArgument for a dtype that datasets cannot have
-  /// and for files that are pipes or devices, kIoError if another process is writing this dataset.
+  /// prefix: may end in ".bin" or ".idx". kInvalidArgument for a dtype or modes that the format
+  /// cannot have and for files that are pipes or devices, kIoError if another process is writing
+  /// this dataset.
   static Result<IndexedDatasetBuilder> create(const std::string& prefix, const Options& options);
   IndexedDatasetBuilder(IndexedDatasetBuilder&&) noexcept;
   IndexedDatasetBuilder& operator=(IndexedDatasetBuilder&&) noexcept;
@@ -112,6 +116,7 @@ class IndexedDatasetBuilder {
   /// Of a resumable builder, what a finished dataset is.
   struct Finished {
     std::string prefix;
+    IndexFormat format = IndexFormat::kMmididx;
     DType dtype = DType::kInt32;
     Mark mark;
     std::optional<DatasetTokenizer> tokenizer;

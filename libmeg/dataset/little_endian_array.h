@@ -5,7 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 #include "libmeg/base/bytes.h"
@@ -13,7 +15,8 @@
 namespace meg::dataset {
 
 /// A read-only view of a little-endian array of T at any address, aligned or not. Borrows the
-/// bytes.
+/// bytes. The elements may be stored as int64, in a unit of their own, as TNTIDX has lengths and
+/// offsets.
 template <class T>
 class LittleEndianArray {
  public:
@@ -24,7 +27,18 @@ class LittleEndianArray {
     assert(bytes.size() % sizeof(T) == 0);
   }
 
-  int64_t size() const { return static_cast<int64_t>(bytes_.size() / sizeof(T)); }
+  /// Of int64, each of which is an element in units of `unit`, at least 1. What is below 0, or does
+  /// not fit in T, reads as -1: users, who check for negative elements anyway, find it damaged.
+  static LittleEndianArray of_int64(std::span<const std::byte> bytes,
+                                    int64_t unit) requires std::is_integral_v<T> {
+    assert(bytes.size() % sizeof(int64_t) == 0 && unit >= 1);
+    LittleEndianArray array;
+    array.bytes_ = bytes;
+    array.unit_ = unit;
+    return array;
+  }
+
+  int64_t size() const { return static_cast<int64_t>(bytes_.size() / element_bytes()); }
 
   bool empty() const { return bytes_.empty(); }
 
@@ -33,14 +47,18 @@ class LittleEndianArray {
   /// Those of the elements [begin, end).
   std::span<const std::byte> bytes(int64_t begin, int64_t end) const {
     assert(begin >= 0 && begin <= end && end <= size());
-    return bytes_.subspan(static_cast<size_t>(begin) * sizeof(T),
-                          static_cast<size_t>(end - begin) * sizeof(T));
+    return bytes_.subspan(static_cast<size_t>(begin) * element_bytes(),
+                          static_cast<size_t>(end - begin) * element_bytes());
   }
 
   /// 0 <= index < size().
   T operator[](int64_t index) const {
     assert(index >= 0 && index < size());
-    return load_le<T>(bytes_.data() + static_cast<size_t>(index) * sizeof(T));
+    const std::byte* const stored = bytes_.data() + static_cast<size_t>(index) * element_bytes();
+    if constexpr (std::is_integral_v<T>) {
+      if (unit_ != kAsT) return from_int64(load_le<int64_t>(stored));
+    }
+    return load_le<T>(stored);
   }
 
   /// Not empty.
@@ -58,7 +76,9 @@ class LittleEndianArray {
   std::span<T> copy(int64_t first, std::span<T> into) const {
     assert(first >= 0 && first <= size());
     const auto count = std::min(into.size(), static_cast<size_t>(size() - first));
-    if (count > 0) {
+    if (unit_ != kAsT) {
+      for (size_t i = 0; i < count; ++i) into[i] = (*this)[first + static_cast<int64_t>(i)];
+    } else if (count > 0) {
       std::memcpy(into.data(), bytes_.data() + static_cast<size_t>(first) * sizeof(T),
                   count * sizeof(T));
     }
@@ -66,7 +86,19 @@ class LittleEndianArray {
   }
 
  private:
+  static constexpr int64_t kAsT = 0;
+
+  size_t element_bytes() const { return unit_ == kAsT ? sizeof(T) : sizeof(int64_t); }
+
+  T from_int64(int64_t stored) const {
+    int64_t element = 0;
+    const bool fits = stored >= 0 && !__builtin_mul_overflow(stored, unit_, &element) &&
+                      element <= int64_t{std::numeric_limits<T>::max()};
+    return fits ? static_cast<T>(element) : T(-1);
+  }
+
   std::span<const std::byte> bytes_;
+  int64_t unit_ = kAsT;  // Else the elements are stored as int64.
 };
 
 }  // namespace meg::dataset

@@ -19,6 +19,7 @@
 #include "libmeg/dataset/internal/merge_provenance.h"
 #include "libmeg/dataset/internal/merge_tntidx.h"
 #include "libmeg/dataset/shard_run.h"
+#include "libmeg/io/file_descriptor.h"
 #include "libmeg/s3/find_objects.h"
 #include "libmeg/s3/object_store.h"
 
@@ -143,6 +144,12 @@ Result<Kind> kind_of(const std::vector<std::string>& prefixes, const MergeOption
   for (const std::string& prefix : prefixes) {
     MEG_ASSIGN_OR_RETURN(const IndexedDataset set,
                          IndexedDataset::open(prefix, {.multimodal = options.multimodal}));
+    // Only an object of a store: the formats of files were compared before.
+    if (set.format() != IndexFormat::kMmididx) {
+      return make_error(StatusCode::kUnsupported,
+                        "{}: expected MMIDIDX, found {}, which is merged from files only",
+                        set.idx().path(), index_format_name(set.format()));
+    }
     if (first.empty()) kind.dtype = options.dtype.value_or(set.dtype());
     if (!options.dtype && set.dtype() != kind.dtype) {
       return make_error(StatusCode::kInvalidArgument,
@@ -186,12 +193,15 @@ Result<std::optional<DatasetTokenizer>> common_tokenizer(const std::vector<std::
   return is_of_all ? common : std::nullopt;
 }
 
+/// tokenizer: of all inputs.
 Result<MergeSummary> merge_mmididx(const std::vector<std::string>& prefixes,
-                                   const std::string& output_prefix, const MergeOptions& options) {
+                                   const std::string& output_prefix,
+                                   std::optional<DatasetTokenizer> tokenizer,
+                                   const MergeOptions& options) {
   MEG_ASSIGN_OR_RETURN(const Kind kind, kind_of(prefixes, options));
-  IndexedDatasetBuilder::Options output{.dtype = kind.dtype, .multimodal = kind.multimodal};
+  const IndexedDatasetBuilder::Options output{
+      .dtype = kind.dtype, .multimodal = kind.multimodal, .tokenizer = std::move(tokenizer)};
   MergeSummary summary;
-  MEG_ASSIGN_OR_RETURN(output.tokenizer, common_tokenizer(prefixes, summary.notes));
   MEG_ASSIGN_OR_RETURN(IndexedDatasetBuilder builder,
                        IndexedDatasetBuilder::create(output_prefix, output));
   Progress done{.total_bytes = kind.bin_bytes};
@@ -213,16 +223,36 @@ Result<MergeSummary> merge_mmididx(const std::vector<std::string>& prefixes,
     done.documents = builder.document_count();
     done.tokens = builder.item_count();
   }
-  MEG_ASSIGN_OR_RETURN(auto provenance, merged_provenance(prefixes, output_prefix, summary.notes));
   summary.datasets = std::ssize(prefixes);
   summary.documents = builder.document_count();
   summary.sequences = builder.sequence_count();
   summary.items = builder.item_count();
   summary.bytes = summary.items * dtype_size(kind.dtype);
   MEG_RETURN_IF_ERROR(builder.finish());
-  // Behind the pair, as it holds the checksum of the .idx that is in place.
-  if (provenance.has_value()) MEG_RETURN_IF_ERROR(provenance->publish());
   return summary;
+}
+
+/// The format of an .idx file. Objects of a store count as MMIDIDX until they are opened.
+Result<IndexFormat> format_of(const std::string& prefix) {
+  if (s3::is_address(prefix)) return IndexFormat::kMmididx;
+  MEG_ASSIGN_OR_RETURN(const io::FileDescriptor idx,
+                       io::FileDescriptor::open_regular(prefix + ".idx"));
+  std::array<std::byte, kIndexMagic.size()> begin{};
+  MEG_ASSIGN_OR_RETURN(const size_t got, idx.read_at(0, begin));
+  return index_format(std::span(begin).first(got));
+}
+
+/// The format of all inputs.
+Result<IndexFormat> common_format(const std::vector<std::string>& prefixes) {
+  MEG_ASSIGN_OR_RETURN(const IndexFormat first, format_of(prefixes.front()));
+  for (const std::string& prefix : prefixes) {
+    MEG_ASSIGN_OR_RETURN(const IndexFormat format, format_of(prefix));
+    if (format == first) continue;
+    return make_error(StatusCode::kInvalidArgument, "{}.idx: expected {} like {}.idx, found {}",
+                      prefix, index_format_name(first), prefixes.front(),
+                      index_format_name(format));
+  }
+  return first;
 }
 
 /// Whether the name of a dataset ends as preprocess_data names those of a key. What ends so may
@@ -267,9 +297,18 @@ Result<MergeSummary> merge_datasets(const std::vector<std::string>& paths,
   const std::string output_prefix = dataset_prefix(output_path);
   MEG_RETURN_IF_ERROR(check_output(prefixes, output_prefix));
   MEG_RETURN_IF_ERROR(check_shards(prefixes));
-  MEG_ASSIGN_OR_RETURN(const bool is_old, is_tntidx(prefixes.front()));
-  return is_old ? merge_tntidx(prefixes, output_prefix, options)
-                : merge_mmididx(prefixes, output_prefix, options);
+  MEG_ASSIGN_OR_RETURN(const IndexFormat format, common_format(prefixes));
+  std::vector<std::string> notes;
+  MEG_ASSIGN_OR_RETURN(const auto tokenizer, common_tokenizer(prefixes, notes));
+  MEG_ASSIGN_OR_RETURN(auto provenance, merged_provenance(prefixes, output_prefix, notes));
+  MEG_ASSIGN_OR_RETURN(MergeSummary summary,
+                       format == IndexFormat::kTntidx
+                           ? merge_tntidx(prefixes, output_prefix, tokenizer, options)
+                           : merge_mmididx(prefixes, output_prefix, tokenizer, options));
+  // Behind the pair, as it holds the checksum of the .idx that is in place.
+  if (provenance.has_value()) MEG_RETURN_IF_ERROR(provenance->publish());
+  summary.notes.insert(summary.notes.begin(), notes.begin(), notes.end());
+  return summary;
 }
 
 bool is_dataset_folder(const std::string& input) {

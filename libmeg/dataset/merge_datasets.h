@@ -34,11 +34,11 @@ struct MergeSummary {
 
 /// Writes the documents of several datasets, in order, as one. Inputs: MMIDIDX, where a view
 /// contributes the sequences that its pointers name, or all TNTIDX, of any shape. Both files appear
-/// at the end, by rename, together with PREFIX.libmeg if all inputs (MMIDIDX) name the same
-/// tokenizer. Memory does not grow with the datasets. All shards of a preprocess_data --shard run
-/// must be present (kNotFound), each once. Errors: kInvalidArgument for different dtypes or
-/// formats, for shards of different runs, where both files of a dataset are given in place of its
-/// prefix, and where the output is one of the inputs, kCorruption, kCancelled. Mirrors Megatron-LM
+/// at the end, by rename, together with PREFIX.libmeg if all inputs name the same tokenizer. Memory
+/// does not grow with the datasets. All shards of a preprocess_data --shard run must be present
+/// (kNotFound), each once. Errors: kInvalidArgument for different dtypes or formats, for shards of
+/// different runs, where both files of a dataset are given in place of its prefix, and where the
+/// output is one of the inputs, kCorruption, kCancelled. Mirrors Megatron-LM
 /// tools/merge_datasets.py.
 Result<MergeSummary> merge_datasets(const std::vector<std::string>& prefixes,
                                     const std::string& output_prefix, const MergeOptions& options);

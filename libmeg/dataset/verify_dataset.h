@@ -10,27 +10,32 @@
 #include "libmeg/base/problem.h"
 #include "libmeg/base/progress.h"
 #include "libmeg/base/result.h"
+#include "libmeg/dataset/index_format.h"
 
 namespace meg::dataset {
 
 /// Names of the checks of a dataset, in the order in which they are made. A problem represents all
 /// entries that fail a check and describes the first; its `index` is the number of a sequence
-/// (lengths, pointers), of a document index, of a document (eod) or of an item in .bin
-/// (vocab_size).
+/// (lengths, pointers), of a dim offset, of a document index, of a document (eod) or of an item in
+/// .bin (vocab_size). TNTIDX calls lengths "sizes" and pointers "data offsets".
 struct VerifyCheck {
   static constexpr std::string_view kMagic = "magic";
   /// The file ends inside the header.
   static constexpr std::string_view kHeader = "header";
   static constexpr std::string_view kVersion = "version";
   static constexpr std::string_view kDtype = "dtype";
+  /// TNTIDX: the bytes of an item do not go with the dtype.
+  static constexpr std::string_view kItemSize = "item_size";
   /// D = 0.
   static constexpr std::string_view kDocumentCount = "document_count";
   /// The .idx file's size contradicts its counts.
   static constexpr std::string_view kIdxSize = "idx_size";
-  /// Negative.
+  /// Negative, or 2^31 and more.
   static constexpr std::string_view kSequenceLengths = "sequence_lengths";
   /// Not the running sum of the lengths times the item size; view: not in .bin.
   static constexpr std::string_view kSequencePointers = "sequence_pointers";
+  /// TNTIDX: an item has not the one size of its number.
+  static constexpr std::string_view kDimOffsets = "dim_offsets";
   /// Not monotone, not from 0 to S, or outside.
   static constexpr std::string_view kDocumentIndices = "document_indices";
   /// The .bin file's size is not the sum of the lengths times the item size.
@@ -56,6 +61,7 @@ struct VerifyOptions {
 /// The result of verify_dataset. Counts are 0 if the header could not be read.
 struct VerifyReport {
   std::string prefix;
+  IndexFormat format = IndexFormat::kMmididx;
   uint64_t version = 0;
   std::optional<DType> dtype;
   bool multimodal = false;
@@ -71,8 +77,8 @@ struct VerifyReport {
 
 /// Checks every entry of PREFIX.idx, and with vocab_size or eod the items of PREFIX.bin, in bounded
 /// memory. A damaged dataset gives a report with problems; an error means that it could not be
-/// checked: a file that cannot be read, TNTIDX (kUnsupported), ids asked of a floating-point
-/// dataset (kInvalidArgument), or kCancelled.
+/// checked: a file that cannot be read, TNTIDX items of several dimensions (kUnsupported), ids
+/// asked of a floating-point dataset (kInvalidArgument), or kCancelled.
 Result<VerifyReport> verify_dataset(const std::string& prefix, const VerifyOptions& options);
 
 }  // namespace meg::dataset

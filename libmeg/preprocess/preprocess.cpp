@@ -70,6 +70,11 @@ Status check_options(const PreprocessOptions& options, const tokenizer::Tokenize
   if (options.append_eod && !tokenizer.eod()) {
     return invalid("--append-eod: the vocabulary has no end-of-document token");
   }
+  if (options.format == dataset::IndexFormat::kTntidx && dtype != DType::kInt32) {
+    return invalid(fmt::format(
+        "--dtype {}: expected int32, the type of datasets of --dataset-impl lazy and cached",
+        dtype_name(dtype)));
+  }
   if (dtype != DType::kUint16 && dtype != DType::kInt32) {
     return invalid(fmt::format("--dtype: expected uint16 or int32, found {}", dtype_name(dtype)));
   }
@@ -78,6 +83,12 @@ Status check_options(const PreprocessOptions& options, const tokenizer::Tokenize
     return invalid(fmt::format("--dtype uint16: expected ids up to 65535, found {}", largest));
   }
   return Status();
+}
+
+DType dtype_of(const PreprocessOptions& options, const tokenizer::Tokenizer& tokenizer) {
+  if (options.dtype.has_value()) return *options.dtype;
+  if (options.format == dataset::IndexFormat::kTntidx) return DType::kInt32;
+  return tokenizer::optimal_dtype(tokenizer.vocab_size());
 }
 
 Status interrupted() { return Status(StatusCode::kCancelled, "interrupted"); }
@@ -260,7 +271,7 @@ Result<PreprocessSummary> finished_run(const PreprocessOptions& options, DType d
 Result<PreprocessSummary> preprocess(const PreprocessOptions& options,
                                      const tokenizer::Tokenizer& tokenizer,
                                      const ProgressCallback& progress) {
-  const DType dtype = options.dtype.value_or(tokenizer::optimal_dtype(tokenizer.vocab_size()));
+  const DType dtype = dtype_of(options, tokenizer);
   MEG_RETURN_IF_ERROR(check_options(options, tokenizer, dtype));
   std::optional<SentenceSplitter> splitter;
   if (options.sentences.has_value()) {

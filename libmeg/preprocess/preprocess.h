@@ -12,6 +12,7 @@
 #include "libmeg/base/progress.h"
 #include "libmeg/base/result.h"
 #include "libmeg/dataset/dataset_tokenizer.h"
+#include "libmeg/dataset/index_format.h"
 #include "libmeg/preprocess/sentences/sentence_options.h"
 #include "libmeg/preprocess/sources/input_options.h"
 #include "libmeg/tokenizer/tokenizer.h"
@@ -47,7 +48,9 @@ struct PreprocessOptions {
   /// empty documents are dropped.
   bool provenance = false;
   OnError on_error = OnError::kFail;
-  std::optional<DType> dtype;  ///< kUint16 or kInt32; without it optimal_dtype(vocab_size).
+  dataset::IndexFormat format = dataset::IndexFormat::kMmididx;
+  /// kUint16 or kInt32; without it optimal_dtype(vocab_size). TNTIDX: kInt32 for any vocabulary.
+  std::optional<DType> dtype;
 
   /// More than 1: the documents are distributed over `<prefix>_<k>_<key>_document`, k from 0, which
   /// are then merged in order into `<prefix>_<key>_document`.

@@ -12,6 +12,7 @@
 #include "libmeg/base/dtype.h"
 #include "libmeg/dataset/index_format.h"
 #include "libmeg/dataset/indexed_dataset_builder.h"
+#include "libmeg/dataset/internal/tntidx_format.h"
 #include "tests/temp_folder.h"
 
 namespace meg::test {
@@ -58,6 +59,44 @@ inline IndexFields index_fields(uint8_t dtype_code, std::vector<int32_t> lengths
   fields.sequence_count = lengths.size();
   fields.document_index_count = documents.size();
   fields.lengths = std::move(lengths);
+  fields.documents = std::move(documents);
+  return fields;
+}
+
+/// The same of TNTIDX. Two items of int32, [1] and [2 3], have the sizes 1 and 2, which begin at
+/// dims 0 and 1, and at the data offsets 0 and 1.
+struct TntidxFields {
+  std::string magic{dataset::kTntidxMagic};
+  uint64_t version = 1;
+  uint64_t dtype_code = 4;
+  uint64_t item_size = 4;
+  uint64_t item_count = 0;
+  uint64_t size_count = 0;
+  uint64_t document_index_count = 1;
+  std::vector<int64_t> dim_offsets = {0};
+  std::vector<int64_t> data_offsets = {0};
+  std::vector<int64_t> sizes;
+  std::vector<int64_t> documents = {0};
+
+  std::string bytes() const {
+    return magic +
+           bytes_string<uint64_t>(
+               {version, dtype_code, item_size, item_count, size_count, document_index_count}) +
+           bytes_string(dim_offsets) + bytes_string(data_offsets) + bytes_string(sizes) +
+           bytes_string(documents);
+  }
+};
+
+/// Fields of int32 items that agree with each other.
+inline TntidxFields tntidx_fields(std::vector<int64_t> lengths, std::vector<int64_t> documents) {
+  TntidxFields fields;
+  for (const int64_t length : lengths) {
+    fields.dim_offsets.push_back(fields.dim_offsets.back() + 1);
+    fields.data_offsets.push_back(fields.data_offsets.back() + length);
+  }
+  fields.item_count = fields.size_count = lengths.size();
+  fields.document_index_count = documents.size();
+  fields.sizes = std::move(lengths);
   fields.documents = std::move(documents);
   return fields;
 }

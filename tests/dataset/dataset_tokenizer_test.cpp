@@ -69,7 +69,7 @@ IndexedDatasetBuilder::Finished write_kept(const std::string& prefix) {
   IndexedDatasetBuilder* const one = &*builder;
   const auto kill = [] { return Status(StatusCode::kIoError, "killed"); };
   EXPECT_FALSE(IndexedDatasetBuilder::finish_all({&one, 1}, kill).ok());
-  return {prefix, DType::kUint16, *mark, kOther};
+  return {.prefix = prefix, .dtype = DType::kUint16, .mark = *mark, .tokenizer = kOther};
 }
 
 TEST(DatasetTokenizer, ComesWhenAKilledProcessIsGoneOnWith) {

@@ -30,6 +30,7 @@ using test::TempFolder;
 using ::testing::HasSubstr;
 
 constexpr char kOracle[] = "oracle/datasets";
+constexpr char kTwoDimensions[] = "fairseq_2d_int32";
 
 const json& manifest() {
   static const json loaded = [] {
@@ -73,7 +74,10 @@ std::string place(const TempFolder& folder, const Pair& pair) {
   return prefix;
 }
 
-bool is_mmididx(const Pair& pair) { return read_file(pair.idx).starts_with(kIndexMagic); }
+IndexFormat format_of(const Pair& pair) {
+  const std::string idx = read_file(pair.idx);
+  return index_format(std::as_bytes(std::span(idx)));
+}
 
 template <class T>
 std::string packed_values(const json& values) {
@@ -106,11 +110,12 @@ std::span<const std::byte> as_bytes(const std::string& text) {
 }
 
 /// Writes the documents of a builder case; modes, where there are any, has their shape.
-void build(const std::string& prefix, const json& builder_case) {
+void build(const std::string& prefix, IndexFormat format, const json& builder_case) {
   const DType dtype = dtype_from_name(builder_case["dtype"].get<std::string>()).value();
   const json& modes = builder_case.contains("modes") ? builder_case["modes"] : json();
   auto builder = IndexedDatasetBuilder::create(
-      prefix, {.dtype = dtype,
+      prefix, {.format = format,
+               .dtype = dtype,
                .multimodal = builder_case.value("multimodal", false),
                .legacy_float64_code = builder_case["revision"] == "v2.6"});
   ASSERT_TRUE(builder.has_value()) << builder.error().message();
@@ -158,17 +163,20 @@ TEST(MegatronGolden, RebuildsEveryBuilderCaseByteForByte) {
   int cases = 0;
   for (const json& builder_case : manifest()["builders"]) {
     if (!builder_case.contains("docs") || builder_case.contains("error")) continue;
+    if (builder_case["case"] == kTwoDimensions) continue;
     for (const auto& [name, pair] : pairs_of(builder_case["outputs"])) {
-      if (!is_mmididx(pair)) continue;
       SCOPED_TRACE(name);
-      const std::string prefix = folder.path(fmt::format("case{}", cases++));
-      build(prefix, builder_case);
+      const std::string prefix = folder.path(fmt::format("case{}", cases));
+      ++cases;
+      expect_documents(place(folder, pair), builder_case);
+      // Codes and item sizes that v2.6's builder writes only where it is told so are read alone.
+      if (builder_case.contains("note")) continue;
+      build(prefix, format_of(pair), builder_case);
       EXPECT_EQ(read_file(prefix + ".bin"), read_file(pair.bin));
       EXPECT_EQ(read_file(prefix + ".idx"), read_file(pair.idx));
-      expect_documents(place(folder, pair), builder_case);
     }
   }
-  EXPECT_GE(cases, 60);
+  EXPECT_GE(cases, 75);
 }
 
 /// The stored pair that a revision wrote for a builder case.
@@ -178,6 +186,17 @@ Pair builder_output(const std::string& name, const std::string& revision) {
     return pairs_of(builder_case["outputs"]).begin()->second;
   }
   return {};
+}
+
+TEST(MegatronGolden, RefusesItemsOfTwoDimensions) {
+  MEG_REQUIRE_SHARED(std::string(kOracle));
+  const TempFolder folder;
+  const std::string prefix = place(folder, builder_output(kTwoDimensions, "v2.6"));
+  for (const Status& status :
+       {IndexedDataset::open(prefix).status(), verify_dataset(prefix, {}).status()}) {
+    EXPECT_EQ(status.code(), StatusCode::kUnsupported);
+    EXPECT_THAT(status.message(), HasSubstr("expected one dimension for each of the "));
+  }
 }
 
 TEST(MegatronGolden, MergesMultimodalSetsByteForByte) {
@@ -210,7 +229,6 @@ std::map<std::string, Pair> preprocess_pairs(bool short_lengths) {
   for (const json& run : manifest()["preprocess"]) {
     if (has_short_lengths(run) == short_lengths) pairs.merge(pairs_of(run["outputs"]));
   }
-  std::erase_if(pairs, [](const auto& entry) { return !is_mmididx(entry.second); });
   return pairs;
 }
 
@@ -258,7 +276,7 @@ TEST(MegatronGolden, RefusesToMergeTwoFormats) {
               HasSubstr("expected TNTIDX like "));
   std::reverse(inputs.begin(), inputs.end());
   EXPECT_THAT(merge_datasets(inputs, folder.path("merged"), {}).error().message(),
-              HasSubstr("TNTIDX"));
+              HasSubstr("expected MMIDIDX like "));
   EXPECT_FALSE(std::filesystem::exists(folder.path("merged.bin")));
 }
 
@@ -293,7 +311,7 @@ TEST(MegatronGolden, VerifiesWhatMegatronWroteRight) {
     EXPECT_EQ(dataset->item_count(), report->item_count);
     EXPECT_EQ(dataset->document_count(), report->document_count);
   }
-  EXPECT_GE(datasets, 80);
+  EXPECT_GE(datasets, 85);
 }
 
 TEST(MegatronGolden, VerifiesTheDatasetsOfTheIndexCases) {

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "libmeg/dataset/indexed_dataset.h"
+#include "libmeg/dataset/internal/tntidx_format.h"
 #include "libmeg/dataset/verify_dataset.h"
 #include "tests/dataset/dataset_bytes.h"
 
@@ -227,7 +228,7 @@ TEST(MergeDatasets, RefusesDamageAndItself) {
 
 TEST(MergeDatasets, RefusesDamagedTntIdx) {
   const TempFolder folder;
-  const std::string magic(kLegacyIndexMagic);
+  const std::string magic(kTntidxMagic);
   // Two items of int32, [1] and [2 3], in one document.
   const std::vector<int64_t> fields = {1,
                                        4,

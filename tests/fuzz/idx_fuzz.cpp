@@ -1,5 +1,5 @@
-// Any .idx and .bin bytes: opening, every accessor, summary and verify must not crash, and must
-// agree: what verify finds right can be read whole.
+// Any .idx and .bin bytes, of both formats: opening, every accessor, summary, verify and merging
+// must not crash, and must agree: what verify finds right can be read whole and merged.
 //
 // Input: the first two bytes are the number of .idx bytes (little endian, modulo what is there),
 // which follow; the rest is .bin.
@@ -19,6 +19,7 @@
 #include "libmeg/dataset/dataset_summary.h"
 #include "libmeg/dataset/indexed_dataset.h"
 #include "libmeg/dataset/indexed_dataset_builder.h"
+#include "libmeg/dataset/merge_datasets.h"
 #include "libmeg/dataset/verify_dataset.h"
 #include "tests/fuzz/fuzz_check.h"
 
@@ -80,8 +81,8 @@ bool read_everything(const meg::dataset::IndexedDataset& dataset) {
 }
 
 /// What verify finds right can be appended to another dataset.
-void merge(const std::string& prefix, const meg::dataset::IndexedDataset& dataset,
-           const std::string& out) {
+void append(const std::string& prefix, const meg::dataset::IndexedDataset& dataset,
+            const std::string& out) {
   auto builder = meg::dataset::IndexedDatasetBuilder::create(
       out, {.dtype = dataset.dtype(), .multimodal = dataset.multimodal()});
   MEG_FUZZ_CHECK(builder.has_value());
@@ -112,9 +113,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (report->ok()) {
       MEG_FUZZ_CHECK(readable);
       MEG_FUZZ_CHECK(report->item_count == dataset->item_count());
-      merge(prefix, *dataset, folder.path("merged"));
+      append(prefix, *dataset, folder.path("appended"));
     }
   }
+  const auto merged = meg::dataset::merge_datasets({prefix, prefix}, folder.path("merged"), {});
+  MEG_FUZZ_CHECK(merged.has_value() || !report.has_value() || !report->ok());
   (void)meg::dataset::verify_dataset(prefix, {.vocab_size = 100, .eod = 9, .workers = 1});
   return 0;
 }

@@ -123,16 +123,21 @@ const tokenizer::Tokenizer* tokenizer_of(const json& one) {
   return place->second.get();
 }
 
-/// TNTIDX is no format that libmeg writes yet.
-bool is_written_as_mmap(const json& one) {
+/// --dataset-impl lazy or cached.
+bool is_tntidx(const json& one) {
   const std::string impl = value_of(one["argv"], "--dataset-impl");
-  return impl.empty() || impl == "mmap";
+  return !impl.empty() && impl != "mmap";
 }
+
+/// Since late 2022 preprocess_data.py ends with an error where it should write TNTIDX, and leaves
+/// an empty .bin.
+bool is_whole(const json& one) { return !is_tntidx(one) || one["revision"] == "v2.6"; }
 
 PreprocessOptions options_of(const json& one) {
   const std::vector<std::string> argv = one["argv"];
   PreprocessOptions options;
   options.inputs = {test::shared_path(kOracle + one["input"].get<std::string>())};
+  if (is_tntidx(one)) options.format = dataset::IndexFormat::kTntidx;
   options.append_eod = has(argv, "--append-eod");
   options.skip_empty_documents =
       megatron::parse_megatron_version(one["revision"].get<std::string>())->skip_empty_documents;
@@ -202,7 +207,7 @@ TEST_P(PreprocessGolden, WritesMegatronsBytes) {
   std::map<std::string, int> cases;  // by type of the tokenizer
   for (const json& one : manifest()["preprocess"]) {
     SCOPED_TRACE(one["name"].get<std::string>() + " " + one["revision"].get<std::string>());
-    if (!is_written_as_mmap(one)) continue;
+    if (!is_whole(one)) continue;
     if (!runs_with(one, GetParam().first)) continue;
     const tokenizer::Tokenizer* const tokenizer = tokenizer_of(one);
     if (tokenizer == nullptr) continue;
@@ -217,8 +222,9 @@ TEST_P(PreprocessGolden, WritesMegatronsBytes) {
     for (const auto& [file, path] : expected) {
       EXPECT_TRUE(test::read_file(folder.path(file)) == test::read_file(path)) << file;
     }
-    ++cases[value_of(one["argv"], "--tokenizer-type")];
+    ++cases[is_tntidx(one) ? "TNTIDX" : value_of(one["argv"], "--tokenizer-type")];
   }
+  EXPECT_EQ(cases["TNTIDX"], 5);
   EXPECT_GE(cases["GPT2BPETokenizer"], 60);
   if (GetParam().first > 1) return;
   EXPECT_GE(cases["HuggingFaceTokenizer"], 15);

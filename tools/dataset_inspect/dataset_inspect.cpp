@@ -177,7 +177,7 @@ Result<ordered_json> document_json(const dataset::IndexedDataset& dataset, int64
 ordered_json dataset_json(const dataset::IndexedDataset& dataset) {
   ordered_json object = json_object();
   object["prefix"] = dataset.prefix();
-  object["format"] = "MMIDIDX";
+  object["format"] = dataset::index_format_name(dataset.format());
   object["version"] = dataset::kIndexVersion;
   object["dtype"] = dtype_name(dataset.dtype());
   object["multimodal"] = dataset.multimodal();

@@ -23,9 +23,11 @@ using nlohmann::ordered_json;
 
 void print_text(const dataset::VerifyReport& report) {
   if (!report.ok()) return print_problems(report.problems);
-  fmt::print("{}: ok ({} sequences, {} documents, {} tokens, {})\n", report.prefix,
+  // The usual format goes without saying.
+  fmt::print("{}: ok ({} sequences, {} documents, {} tokens, {}{})\n", report.prefix,
              report.sequence_count, report.document_count, report.item_count,
-             dtype_name(*report.dtype));
+             dtype_name(*report.dtype),
+             report.format == dataset::IndexFormat::kTntidx ? ", TNTIDX" : "");
 }
 
 /// null where there is nothing to say.
@@ -39,6 +41,7 @@ ordered_json report_json(const dataset::VerifyReport& report,
   ordered_json object = json_object();
   object["prefix"] = report.prefix;
   object["ok"] = report.ok();
+  object["format"] = dataset::index_format_name(report.format);
   object["version"] = report.version;
   object["dtype"] = report.dtype.has_value() ? ordered_json(dtype_name(*report.dtype)) : nullptr;
   object["multimodal"] = report.multimodal;

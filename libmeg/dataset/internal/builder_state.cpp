@@ -6,6 +6,8 @@
 #include <numeric>
 #include <vector>
 
+#include "libmeg/dataset/internal/tntidx_format.h"
+
 namespace meg::dataset {
 namespace {
 
@@ -94,13 +96,53 @@ Status IndexedDatasetBuilder::State::write_pointers(io::PieceWriter& out) const 
   return Status();
 }
 
-Status IndexedDatasetBuilder::State::write_index() {
-  std::array<std::byte, kIndexHeaderSize> header;
+uint8_t IndexedDatasetBuilder::State::dtype_code() const {
   const bool legacy = options.legacy_float64_code && options.dtype == DType::kFloat64;
-  const uint8_t code = legacy ? kLegacyFloat64Code : index_dtype_code(options.dtype).value();
+  return legacy ? kLegacyFloat64Code : index_dtype_code(options.dtype).value();
+}
+
+/// Writes the whole file: nothing of it is in place yet.
+Status IndexedDatasetBuilder::State::write_tntidx() {
+  std::array<std::byte, kTntidxHeaderSize> header;
+  const auto sequences = static_cast<uint64_t>(sequence_count);
+  store_tntidx_header({.dtype_code = dtype_code(),
+                       .item_size = static_cast<uint64_t>(item_size),
+                       .item_count = sequences,
+                       .size_count = sequences,
+                       .document_index_count = static_cast<uint64_t>(document_count + 1)},
+                      header);
+  io::PieceWriter out(idx, 0);
+  MEG_RETURN_IF_ERROR(out.append(header));
+  // One size for each sequence.
+  for (int64_t dim = 0; dim <= sequence_count; ++dim) {
+    MEG_RETURN_IF_ERROR(out.append_value(dim));
+  }
+  const auto for_each_length = [this](const auto& use) {
+    return read_pieces<int32_t>(stored_lengths(), lengths_begin(),
+                                [&](std::span<const int32_t> piece) {
+                                  for (const int64_t length : piece) {
+                                    MEG_RETURN_IF_ERROR(use(length));
+                                  }
+                                  return Status();
+                                });
+  };
+  int64_t offset = 0;
+  MEG_RETURN_IF_ERROR(out.append_value(offset));
+  MEG_RETURN_IF_ERROR(for_each_length([&](int64_t length) {
+    offset += length;
+    return out.append_value(offset);
+  }));
+  MEG_RETURN_IF_ERROR(for_each_length([&](int64_t length) { return out.append_value(length); }));
+  MEG_RETURN_IF_ERROR(append_file(documents_spool, out));
+  return out.flush();
+}
+
+Status IndexedDatasetBuilder::State::write_index() {
+  if (is_tntidx()) return write_tntidx();
+  std::array<std::byte, kIndexHeaderSize> header;
   // Lengths stand in their place already; what follows them in the file has waited in spools until
   // their number was known.
-  store_index_header({.dtype_code = code,
+  store_index_header({.dtype_code = dtype_code(),
                       .sequence_count = static_cast<uint64_t>(sequence_count),
                       .document_index_count = static_cast<uint64_t>(document_count + 1)},
                      header);
@@ -136,7 +178,7 @@ Status IndexedDatasetBuilder::State::flush() {
 Status IndexedDatasetBuilder::State::add_state(const State& other,
                                                const std::function<bool()>& keep_going) {
   const int64_t before = sequence_count;
-  MEG_RETURN_IF_ERROR(read_pieces<int32_t>(other.idx, kIndexHeaderSize,
+  MEG_RETURN_IF_ERROR(read_pieces<int32_t>(other.stored_lengths(), other.lengths_begin(),
                                            [&](auto piece) { return add_sequences(piece); }));
   const auto add_ends = [&](std::span<const int64_t> ends) {
     for (const int64_t end : ends) MEG_RETURN_IF_ERROR(end_document(before + end));
@@ -162,7 +204,7 @@ Status IndexedDatasetBuilder::State::complete() {
 Status IndexedDatasetBuilder::State::check_mark(const Mark& mark) const {
   Mark found;
   bool is_right = true;
-  MEG_RETURN_IF_ERROR(read_pieces<int32_t>(idx, kIndexHeaderSize, [&](auto piece) {
+  MEG_RETURN_IF_ERROR(read_pieces<int32_t>(stored_lengths(), lengths_begin(), [&](auto piece) {
     is_right = is_right && find_negative(piece) == piece.size();
     found.sequences += static_cast<int64_t>(piece.size());
     found.items += sum(piece);
@@ -182,10 +224,12 @@ Status IndexedDatasetBuilder::State::check_mark(const Mark& mark) const {
 
 Status IndexedDatasetBuilder::State::resume(const Mark& mark) {
   const bool is_begin = mark.documents == 0;
-  const int64_t index_size = is_begin ? 0 : kIndexHeaderSize + 4 * mark.sequences;
+  const int64_t lengths_size = is_begin ? 0 : lengths_begin() + 4 * mark.sequences;
   const int64_t spool_size = is_begin ? 0 : 8 * (mark.documents + 1);
   MEG_RETURN_IF_ERROR(bin.truncate(mark.items * item_size));
-  MEG_RETURN_IF_ERROR(idx.truncate(index_size));
+  MEG_RETURN_IF_ERROR(stored_lengths().truncate(lengths_size));
+  // A process that was killed in finish() may have begun to write it.
+  if (is_tntidx()) MEG_RETURN_IF_ERROR(idx.truncate(0));
   MEG_RETURN_IF_ERROR(documents_spool.truncate(spool_size));
   MEG_RETURN_IF_ERROR(check_mark(mark));
   sequence_count = document_end = mark.sequences;
@@ -193,7 +237,7 @@ Status IndexedDatasetBuilder::State::resume(const Mark& mark) {
   item_count = mark.items;
   bin_size = reserved = reserved_done = mark.items * item_size;
   items = io::PieceWriter(bin, bin_size);
-  lengths = io::PieceWriter(idx, kIndexHeaderSize + 4 * mark.sequences);
+  lengths = io::PieceWriter(stored_lengths(), lengths_begin() + 4 * mark.sequences);
   documents = io::PieceWriter(documents_spool, spool_size);
   return is_begin ? documents.append_value(int64_t{0}) : Status();
 }

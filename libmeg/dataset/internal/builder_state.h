@@ -16,6 +16,7 @@ namespace meg::dataset {
 
 /// The names of files that another process can resume, behind those they get.
 inline constexpr const char* kResumeSuffix = ".resume";
+inline constexpr const char* kLengthsSuffix = ".lengths.resume";
 inline constexpr const char* kDocumentsSuffix = ".documents.resume";
 
 int64_t sum(std::span<const int32_t> values);
@@ -26,12 +27,13 @@ size_t find_negative(std::span<const int32_t> values);
 /// A pair in the making: its files, and what they hold so far.
 struct IndexedDatasetBuilder::State {
   State(const Options& chosen, io::FileLock held, io::AtomicFile bin_file, io::AtomicFile idx_file,
-        io::AtomicFile documents_file, io::AtomicFile modes_file)
+        io::AtomicFile lengths_file, io::AtomicFile documents_file, io::AtomicFile modes_file)
       : options(chosen),
         item_size(dtype_size(chosen.dtype)),
         lock(std::move(held)),
         bin(std::move(bin_file)),
         idx(std::move(idx_file)),
+        lengths_spool(std::move(lengths_file)),
         documents_spool(std::move(documents_file)),
         modes_spool(std::move(modes_file)) {}
 
@@ -40,12 +42,13 @@ struct IndexedDatasetBuilder::State {
 
   io::FileLock lock;  // Goes last.
   io::AtomicFile bin;
-  io::AtomicFile idx;  // Lengths arrive at their final place; the rest follows in finish().
+  io::AtomicFile idx;  // MMIDIDX: lengths arrive at their final place; the rest in finish().
+  io::AtomicFile lengths_spool;    // TNTIDX: lengths wait here until S is known.
   io::AtomicFile documents_spool;  // Document indices and modes wait here until S is known.
   io::AtomicFile modes_spool;
 
   io::PieceWriter items{bin, 0};
-  io::PieceWriter lengths{idx, kIndexHeaderSize};
+  io::PieceWriter lengths{stored_lengths(), lengths_begin()};
   io::PieceWriter documents{documents_spool, 0};
   io::PieceWriter modes{modes_spool, 0};
 
@@ -57,14 +60,23 @@ struct IndexedDatasetBuilder::State {
   mutable std::atomic<int64_t> reserved_done = 0;  // Bytes that write_at has written.
   int64_t reserved = 0;                            // Bytes that write_at has to write.
 
+  bool is_tntidx() const { return options.format == IndexFormat::kTntidx; }
+
+  /// Where the lengths, as int32, are until finish(): the file, and their first byte.
+  const io::AtomicFile& stored_lengths() const { return is_tntidx() ? lengths_spool : idx; }
+
+  int64_t lengths_begin() const { return is_tntidx() ? 0 : kIndexHeaderSize; }
+
   bool document_is_open() const { return document_end != sequence_count; }
 
   Status add_sequences(std::span<const int32_t> sequence_lengths);
   Status add_modes(std::span<const int8_t> sequence_modes);
   Status end_document(int64_t end);
   Status add_state(const State& other, const std::function<bool()>& keep_going);
+  uint8_t dtype_code() const;
   Status write_pointers(io::PieceWriter& out) const;
   Status write_index();
+  Status write_tntidx();
   Status check_whole() const;
   Status check_reserved(int64_t offset, int64_t count) const;
   Status flush();

@@ -1,28 +1,19 @@
 #include "libmeg/dataset/internal/merge_tntidx.h"
 
 #include <array>
-#include <cstring>
-#include <limits>
 #include <utility>
 
-#include "libmeg/base/bytes.h"
 #include "libmeg/dataset/index_format.h"
 #include "libmeg/dataset/internal/companion_files.h"
 #include "libmeg/dataset/internal/dataset_lock.h"
+#include "libmeg/dataset/internal/tntidx_format.h"
 #include "libmeg/dataset/little_endian_array.h"
 #include "libmeg/io/atomic_file.h"
 #include "libmeg/io/mapped_file.h"
 #include "libmeg/io/piece_writer.h"
-#include "libmeg/s3/object_store.h"
 
 namespace meg::dataset {
 namespace {
-
-/// The header behind the magic: version, dtype code, item size, N items, M sizes, D document
-/// indices. The arrays follow: N + 1 dim offsets, N + 1 data offsets, M sizes, D document indices.
-enum Field { kVersion, kDtypeCode, kItemSize, kItems, kSizes, kDocumentIndices, kFields };
-
-constexpr size_t kHeaderBytes = 8 + 8 * kFields;
 
 constexpr std::array kArrayNames = {"dim offsets", "data offsets", "sizes", "document indices"};
 
@@ -33,7 +24,7 @@ struct TntIndex {
   io::MappedFile idx;
   io::FileDescriptor bin;
   int64_t bin_bytes = 0;
-  std::array<uint64_t, kFields> header{};
+  TntidxHeader header;
   std::array<LittleEndianArray<int64_t>, 4> arrays;
 
   const LittleEndianArray<int64_t>& dim_offsets() const { return arrays[0]; }
@@ -46,24 +37,23 @@ struct TntIndex {
 };
 
 Status place_arrays(TntIndex& index) {
-  const auto bytes = index.idx.bytes();
-  const std::array<uint64_t, 4> counts = {index.header[kItems] + 1, index.header[kItems] + 1,
-                                          index.header[kSizes], index.header[kDocumentIndices]};
-  uint64_t end = kHeaderBytes;
-  for (size_t i = 0; i < counts.size(); ++i) {
-    const uint64_t begin = end;
-    uint64_t size = 0;
-    const bool fits = checked_multiply(counts[i], 8, &size) && checked_add(begin, size, &end) &&
-                      end <= bytes.size();
-    if (!fits) {
-      return make_error(StatusCode::kCorruption, "{}: {} bytes are too few for {} {}",
-                        index.idx.path(), bytes.size(), counts[i], kArrayNames[i]);
-    }
-    index.arrays[i] = LittleEndianArray<int64_t>(bytes.subspan(begin, size));
+  const TntidxHeader& header = index.header;
+  const auto layout =
+      tntidx_layout(header.item_count, header.size_count, header.document_index_count);
+  const auto size = static_cast<int64_t>(index.idx.size());
+  if (!layout.has_value() || layout->end != size || header.document_index_count == 0) {
+    return make_error(StatusCode::kCorruption,
+                      "{}: {} bytes do not hold {} items, {} sizes and {} document indices",
+                      index.idx.path(), size, header.item_count, header.size_count,
+                      header.document_index_count);
   }
-  if (end == bytes.size()) return Status();
-  return make_error(StatusCode::kCorruption, "{}: expected {} bytes, found {}", index.idx.path(),
-                    end, bytes.size());
+  const std::array<int64_t, 5> ends = {layout->dim_offsets, layout->data_offsets, layout->sizes,
+                                       layout->document_indices, layout->end};
+  for (size_t i = 0; i < index.arrays.size(); ++i) {
+    index.arrays[i] = LittleEndianArray<int64_t>(index.idx.bytes().subspan(
+        static_cast<size_t>(ends[i]), static_cast<size_t>(ends[i + 1] - ends[i])));
+  }
+  return Status();
 }
 
 /// The array must run from 0 to `last` and never fall.
@@ -87,7 +77,7 @@ Status check_offsets(const TntIndex& index, size_t array, int64_t last) {
 /// Each item must be as long in .bin as its sizes say: one value or, where an old item size counts
 /// half of it, two.
 Status check_items(const TntIndex& index, int64_t value_bytes) {
-  const auto item_size = static_cast<int64_t>(index.header[kItemSize]);
+  const auto item_size = static_cast<int64_t>(index.header.item_size);
   for (int64_t i = 0; i < index.data_offsets().size() - 1; ++i) {
     int64_t bytes = value_bytes;
     for (int64_t k = index.dim_offsets()[i]; k < index.dim_offsets()[i + 1]; ++k) {
@@ -105,28 +95,23 @@ Status check_items(const TntIndex& index, int64_t value_bytes) {
 
 Status check(const TntIndex& index) {
   const std::string& name = index.idx.path();
-  if (index.header[kVersion] != 1) {
-    return make_error(StatusCode::kUnsupported, "{}: version: expected 1, found {}", name,
-                      index.header[kVersion]);
+  if (index.header.version != kIndexVersion) {
+    return make_error(StatusCode::kUnsupported, "{}: version: expected {}, found {}", name,
+                      kIndexVersion, index.header.version);
   }
-  const uint64_t code = index.header[kDtypeCode];
-  const std::optional<DType> dtype =
-      code <= 8 ? index_dtype(static_cast<uint8_t>(code)) : std::nullopt;
-  const uint64_t item_size = index.header[kItemSize];
-  if (!dtype || item_size < 1 || item_size > 8 ||
-      index.bin_bytes % static_cast<int64_t>(item_size) != 0) {
+  const std::optional<DType> dtype = tntidx_dtype(index.header.dtype_code, index.header.item_size);
+  const auto item_size = static_cast<int64_t>(index.header.item_size);
+  if (!dtype.has_value() || index.bin_bytes % item_size != 0) {
     return make_error(
         StatusCode::kCorruption,
-        "{}: expected a dtype code of 1 to 8 and an item size that divides the {} bytes of "
-        ".bin, found {} and {}",
-        name, index.bin_bytes, code, item_size);
+        "{}: expected a dtype code of 1 to 8 and the size of its items, which divides the {} bytes "
+        "of .bin, found {} and {}",
+        name, index.bin_bytes, index.header.dtype_code, index.header.item_size);
   }
   MEG_RETURN_IF_ERROR(check_offsets(index, 0, index.sizes().size()));
-  MEG_RETURN_IF_ERROR(check_offsets(index, 1, index.bin_bytes / static_cast<int64_t>(item_size)));
+  MEG_RETURN_IF_ERROR(check_offsets(index, 1, index.bin_bytes / item_size));
   MEG_RETURN_IF_ERROR(check_offsets(index, 3, index.sizes().size()));
-  // Up to v2.6 the codes 6 and 7 both are 8 bytes wide.
-  const bool is_double = code == 6 || (code == kLegacyFloat64Code && item_size == 8);
-  return check_items(index, is_double ? 8 : dtype_size(*dtype));
+  return check_items(index, dtype_size(*dtype));
 }
 
 Result<TntIndex> open_index(const std::string& prefix) {
@@ -134,19 +119,7 @@ Result<TntIndex> open_index(const std::string& prefix) {
   MEG_ASSIGN_OR_RETURN(index.idx, io::MappedFile::open(prefix + ".idx"));
   MEG_ASSIGN_OR_RETURN(index.bin, io::FileDescriptor::open_regular(prefix + ".bin"));
   MEG_ASSIGN_OR_RETURN(index.bin_bytes, index.bin.size());
-  const auto bytes = index.idx.bytes();
-  if (bytes.size() < kHeaderBytes) {
-    return make_error(StatusCode::kCorruption, "{}: expected a header of {} bytes, found {} bytes",
-                      index.idx.path(), kHeaderBytes, bytes.size());
-  }
-  for (size_t i = 0; i < kFields; ++i) index.header[i] = load_le<uint64_t>(&bytes[8 + 8 * i]);
-  if (index.header[kItems] == std::numeric_limits<uint64_t>::max() ||
-      index.header[kDocumentIndices] == 0) {
-    return make_error(
-        StatusCode::kCorruption,
-        "{}: expected a count of items and at least 1 document index, found {} and {}",
-        index.idx.path(), index.header[kItems], index.header[kDocumentIndices]);
-  }
+  MEG_ASSIGN_OR_RETURN(index.header, read_tntidx_header(index.idx.bytes(), index.idx.path()));
   MEG_RETURN_IF_ERROR(place_arrays(index));
   MEG_RETURN_IF_ERROR(check(index));
   return index;
@@ -155,21 +128,14 @@ Result<TntIndex> open_index(const std::string& prefix) {
 Result<std::vector<TntIndex>> open_all(const std::vector<std::string>& prefixes) {
   std::vector<TntIndex> indices;
   for (const std::string& prefix : prefixes) {
-    MEG_RETURN_IF_ERROR(check_is_path(prefix));
-    MEG_ASSIGN_OR_RETURN(const bool is_old, is_tntidx(prefix));
-    if (!is_old) {
-      return make_error(StatusCode::kInvalidArgument,
-                        "{}.idx: expected TNTIDX like {}.idx, found another format", prefix,
-                        prefixes.front());
-    }
     MEG_ASSIGN_OR_RETURN(TntIndex index, open_index(prefix));
     const TntIndex& first = indices.empty() ? index : indices.front();
-    for (const Field field : {kDtypeCode, kItemSize}) {
-      if (index.header[field] == first.header[field]) continue;
+    if (index.header.dtype_code != first.header.dtype_code ||
+        index.header.item_size != first.header.item_size) {
       return make_error(StatusCode::kInvalidArgument,
                         "{}: expected dtype code {} and item size {} as in {}, found {} and {}",
-                        index.idx.path(), first.header[kDtypeCode], first.header[kItemSize],
-                        first.idx.path(), index.header[kDtypeCode], index.header[kItemSize]);
+                        index.idx.path(), first.header.dtype_code, first.header.item_size,
+                        first.idx.path(), index.header.dtype_code, index.header.item_size);
     }
     indices.push_back(std::move(index));
   }
@@ -194,15 +160,16 @@ Status write_array(const std::vector<TntIndex>& indices, size_t array, const Ext
 }
 
 Status write_index(const std::vector<TntIndex>& indices, const io::AtomicFile& idx) {
-  std::array<uint64_t, kFields> header = indices.front().header;
+  TntidxHeader header = indices.front().header;
   for (size_t i = 1; i < indices.size(); ++i) {
-    header[kItems] += indices[i].header[kItems];
-    header[kSizes] += indices[i].header[kSizes];
-    header[kDocumentIndices] += indices[i].header[kDocumentIndices] - 1;
+    header.item_count += indices[i].header.item_count;
+    header.size_count += indices[i].header.size_count;
+    header.document_index_count += indices[i].header.document_index_count - 1;
   }
+  std::array<std::byte, kTntidxHeaderSize> bytes;
+  store_tntidx_header(header, bytes);
   io::PieceWriter out(idx, 0);
-  MEG_RETURN_IF_ERROR(out.append(std::as_bytes(std::span(kLegacyIndexMagic))));
-  for (const uint64_t value : header) MEG_RETURN_IF_ERROR(out.append_value(value));
+  MEG_RETURN_IF_ERROR(out.append(bytes));
   const auto sizes = [](const TntIndex& index) { return index.sizes().size(); };
   const auto data = [](const TntIndex& index) { return index.data_offsets().back(); };
   MEG_RETURN_IF_ERROR(write_array(indices, 0, sizes, out));
@@ -214,17 +181,10 @@ Status write_index(const std::vector<TntIndex>& indices, const io::AtomicFile& i
 
 }  // namespace
 
-Result<bool> is_tntidx(const std::string& prefix) {
-  if (s3::is_address(prefix)) return false;
-  MEG_ASSIGN_OR_RETURN(const io::FileDescriptor idx,
-                       io::FileDescriptor::open_regular(prefix + ".idx"));
-  std::array<char, kLegacyIndexMagic.size()> begin{};
-  MEG_ASSIGN_OR_RETURN(const size_t got, idx.read_at(0, std::as_writable_bytes(std::span(begin))));
-  return std::string_view(begin.data(), got) == kLegacyIndexMagic;
-}
-
 Result<MergeSummary> merge_tntidx(const std::vector<std::string>& prefixes,
-                                  const std::string& output_prefix, const MergeOptions& options) {
+                                  const std::string& output_prefix,
+                                  const std::optional<DatasetTokenizer>& tokenizer,
+                                  const MergeOptions& options) {
   if (options.dtype || options.multimodal.value_or(false)) {
     return make_error(StatusCode::kUnsupported,
                       "{}.idx: TNTIDX files are joined unchanged: {} is not possible",
@@ -250,8 +210,11 @@ Result<MergeSummary> merge_tntidx(const std::vector<std::string>& prefixes,
     summary.items += index.data_offsets().back();
   }
   MEG_RETURN_IF_ERROR(write_index(indices, idx));
+  MEG_ASSIGN_OR_RETURN(std::optional<io::AtomicFile> libmeg_file,
+                       create_libmeg_file(output_prefix, {tokenizer, {}}));
   MEG_RETURN_IF_ERROR(remove_companion_files(output_prefix));
-  io::AtomicFile* const files[] = {&bin, &idx};
+  std::vector<io::AtomicFile*> files = {&bin, &idx};
+  if (libmeg_file) files.insert(files.begin(), &*libmeg_file);  // a reader of the pair finds it
   MEG_RETURN_IF_ERROR(io::AtomicFile::commit_all(files));
   return summary;
 }

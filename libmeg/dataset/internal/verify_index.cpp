@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -11,26 +12,15 @@
 #include "libmeg/text/printable.h"
 
 namespace meg::dataset {
-namespace {
 
-/// Where the parts of an .idx file begin, to name the one in which a file ends.
-struct Part {
-  std::string_view name;
-  int64_t begin;
-  int64_t entry_size;
-};
-
-/// "the file ends in entry 3 of sequence_pointers"
-std::string where_it_ends(std::span<const Part> parts, int64_t size) {
+std::string where_it_ends(std::span<const IndexPart> parts, int64_t size) {
   const auto next = std::find_if(parts.begin() + 1, parts.end(),
-                                 [size](const Part& part) { return part.begin > size; });
-  const Part& part = *std::prev(next);
+                                 [size](const IndexPart& part) { return part.begin > size; });
+  const IndexPart& part = *std::prev(next);
   if (part.entry_size == 0) return fmt::format("the file ends in {}", part.name);
   return fmt::format("the file ends in entry {} of {}", (size - part.begin) / part.entry_size,
                      part.name);
 }
-
-}  // namespace
 
 Problem& IndexVerifier::add(Problem problem) {
   report_.problems.push_back(std::move(problem));
@@ -38,20 +28,28 @@ Problem& IndexVerifier::add(Problem problem) {
 }
 
 Result<bool> IndexVerifier::run(const VerifyOptions& options) {
-  MEG_ASSIGN_OR_RETURN(const bool readable, check_header());
-  if (!readable || !check_sizes(options.multimodal)) return false;
+  report_.format = index_format(idx_.bytes());
+  if (report_.format == IndexFormat::kTntidx) {
+    if (!check_tntidx_header()) return false;
+    MEG_ASSIGN_OR_RETURN(const bool is_placed, check_tntidx_sizes());
+    if (!is_placed) return false;
+  } else if (!check_header() || !check_sizes(options.multimodal)) {
+    return false;
+  }
   check_sequences(options.view);
+  if (report_.format == IndexFormat::kTntidx) {
+    if (!options.view) check_last_offset();
+    check_dim_offsets();
+  }
   check_documents();
   return true;
 }
 
 /// False where the rest of the file means nothing.
-Result<bool> IndexVerifier::check_header() {
+bool IndexVerifier::check_header() {
   const auto size = report_.idx_bytes;
   const auto header = read_index_header(idx_.bytes(), idx_.path());
   if (!header.has_value()) {
-    // A dataset of another format (TNTIDX) is no damaged one: it is refused, not diagnosed.
-    if (header.error().code() == StatusCode::kUnsupported) return header.error();
     const std::string_view start = idx_.text().substr(0, kIndexMagic.size());
     if (!kIndexMagic.starts_with(start)) {
       add({.check = VerifyCheck::kMagic,
@@ -61,11 +59,11 @@ Result<bool> IndexVerifier::check_header() {
            .found = text::printable(start)});
       return false;
     }
-    constexpr std::array kFields = {Part{"the magic", 0, 0},
-                                    Part{"the version", kIndexVersionOffset, 0},
-                                    Part{"the dtype", kIndexDtypeOffset, 0},
-                                    Part{"the sequence count", kIndexSequenceCountOffset, 0},
-                                    Part{"the document count", kIndexDocumentIndicesOffset, 0}};
+    constexpr std::array kFields = {
+        IndexPart{"the magic", 0, 0}, IndexPart{"the version", kIndexVersionOffset, 0},
+        IndexPart{"the dtype", kIndexDtypeOffset, 0},
+        IndexPart{"the sequence count", kIndexSequenceCountOffset, 0},
+        IndexPart{"the document count", kIndexDocumentIndicesOffset, 0}};
     add({.check = VerifyCheck::kHeader,
          .file = idx_.path(),
          .byte_offset = size,
@@ -75,17 +73,8 @@ Result<bool> IndexVerifier::check_header() {
     return false;
   }
   header_ = *header;
-  report_.version = header_.version;
+  check_version(kIndexVersionOffset, header_.version);
   report_.dtype = index_dtype(header_.dtype_code);
-  // From here on a wrong field is noted and the rest is read all the same: one run should name all
-  // that is wrong, and a damaged byte here does not move the arrays.
-  if (header_.version != kIndexVersion) {
-    add({.check = VerifyCheck::kVersion,
-         .file = idx_.path(),
-         .byte_offset = kIndexVersionOffset,
-         .expected = std::to_string(kIndexVersion),
-         .found = std::to_string(header_.version)});
-  }
   if (report_.dtype.has_value()) {
     item_size_ = dtype_size(*report_.dtype);
   } else {
@@ -96,6 +85,18 @@ Result<bool> IndexVerifier::check_header() {
          .found = std::to_string(header_.dtype_code)});
   }
   return true;
+}
+
+// From the version on a wrong field is noted and the rest is read all the same: one run should name
+// all that is wrong, and a damaged byte here does not move the arrays.
+void IndexVerifier::check_version(int64_t offset, uint64_t version) {
+  report_.version = version;
+  if (version == kIndexVersion) return;
+  add({.check = VerifyCheck::kVersion,
+       .file = idx_.path(),
+       .byte_offset = offset,
+       .expected = std::to_string(kIndexVersion),
+       .found = std::to_string(version)});
 }
 
 /// Places the arrays; false where the counts do not say where they are.
@@ -128,10 +129,10 @@ bool IndexVerifier::check_sizes(const std::optional<bool>& multimodal) {
   report_.multimodal = multimodal.value_or(sequences > 0 && size == with_modes);
   const int64_t expected = report_.multimodal ? with_modes : layout->sequence_modes;
   if (size != expected) {
-    const std::array parts = {Part{"sequence_lengths", layout->sequence_lengths, 4},
-                              Part{"sequence_pointers", layout->sequence_pointers, 8},
-                              Part{"document_indices", layout->document_indices, 8},
-                              Part{"sequence_modes", layout->sequence_modes, 1}};
+    const std::array parts = {IndexPart{"sequence_lengths", layout->sequence_lengths, 4},
+                              IndexPart{"sequence_pointers", layout->sequence_pointers, 8},
+                              IndexPart{"document_indices", layout->document_indices, 8},
+                              IndexPart{"sequence_modes", layout->sequence_modes, 1}};
     auto& problem =
         add({.check = VerifyCheck::kIdxSize,
              .file = idx_.path(),
@@ -210,6 +211,9 @@ void IndexVerifier::place_arrays(const IndexLayout& layout) {
       LittleEndianArray<int64_t>(stretch(layout.sequence_pointers, layout.document_indices));
   arrays_.document_indices =
       LittleEndianArray<int64_t>(stretch(layout.document_indices, layout.sequence_modes));
+  storage_ = {.lengths = layout.sequence_lengths,
+              .pointers = layout.sequence_pointers,
+              .documents = layout.document_indices};
   // The same code is float32 or float64, by the revision that wrote the file; the pointers and the
   // size of .bin tell which.
   if (header_.dtype_code == kLegacyFloat64Code &&
@@ -219,6 +223,17 @@ void IndexVerifier::place_arrays(const IndexLayout& layout) {
   }
   report_.sequence_count = arrays_.sequence_lengths.size();
   report_.document_count = arrays_.document_indices.size() - 1;
+}
+
+/// As it is in the file, whatever it is.
+std::string IndexVerifier::stored_length(int64_t sequence) const {
+  const std::byte* const stored = idx_.bytes().data() + storage_.length_at(sequence);
+  return storage_.length_bytes == 4 ? std::to_string(load_le<int32_t>(stored))
+                                    : std::to_string(load_le<int64_t>(stored));
+}
+
+std::string IndexVerifier::stored_pointer(int64_t sequence) const {
+  return std::to_string(load_le<int64_t>(idx_.bytes().data() + storage_.pointer_at(sequence)));
 }
 
 /// Lengths and pointers in one pass.
@@ -236,11 +251,13 @@ void IndexVerifier::check_sequences(bool view) {
     if (below_zero > 0 && negative.count == 0) {
       const auto at = std::find_if(lengths.begin(), lengths.end(), [](int32_t l) { return l < 0; });
       const int64_t sequence = first + (at - lengths.begin());
-      negative.byte_offset = kIndexHeaderSize + 4 * sequence;
+      negative.byte_offset = storage_.length_at(sequence);
       negative.subject = fmt::format("sequence {}", sequence);
       negative.index = {sequence};
-      negative.expected = "at least 0";
-      negative.found = std::to_string(*at);
+      negative.expected = storage_.length_bytes == 4
+                              ? "at least 0"
+                              : fmt::format("0 to {}", std::numeric_limits<int32_t>::max());
+      negative.found = stored_length(sequence);
     }
     negative.count += below_zero;
     check_pointers(first, lengths, pointers);
@@ -273,12 +290,12 @@ void IndexVerifier::add_outside_bin() {
   const int64_t sequence = first_outside_bin_;
   add({.check = VerifyCheck::kSequencePointers,
        .file = idx_.path(),
-       .byte_offset = kIndexHeaderSize + 4 * report_.sequence_count + 8 * sequence,
+       .byte_offset = storage_.pointer_at(sequence),
        .subject = fmt::format("sequence {}", sequence),
        .index = {sequence},
        .expected = fmt::format("{} items of {} bytes inside the {} of .bin, at whole items",
                                arrays_.sequence_lengths[sequence], item_size_, report_.bin_bytes),
-       .found = std::to_string(arrays_.sequence_pointers[sequence]),
+       .found = stored_pointer(sequence),
        .count = outside_bin_});
 }
 
@@ -310,15 +327,16 @@ void IndexVerifier::check_pointers(int64_t first, std::span<const int32_t> lengt
 void IndexVerifier::explain_pointers() {
   if (wrong_pointers_ == 0) return;
   const int64_t sequence = first_wrong_pointer_;
-  const int64_t found = arrays_.sequence_pointers[sequence];
+  const auto expected =
+      static_cast<int64_t>(static_cast<uint64_t>(arrays_.sequence_pointers[sequence]) -
+                           static_cast<uint64_t>(pointer_drift_));
   auto& problem = add({.check = VerifyCheck::kSequencePointers,
                        .file = idx_.path(),
-                       .byte_offset = kIndexHeaderSize + 4 * report_.sequence_count + 8 * sequence,
+                       .byte_offset = storage_.pointer_at(sequence),
                        .subject = fmt::format("sequence {}", sequence),
                        .index = {sequence},
-                       .expected = std::to_string(static_cast<int64_t>(
-                           static_cast<uint64_t>(found) - static_cast<uint64_t>(pointer_drift_))),
-                       .found = std::to_string(found),
+                       .expected = std::to_string(expected / storage_.pointer_unit),
+                       .found = stored_pointer(sequence),
                        .count = wrong_pointers_});
   // Which explanation is right, a wrong length or a wrong pointer: a wrong length moves all
   // pointers behind it by the same amount, up to the end of .bin.
@@ -333,15 +351,26 @@ void IndexVerifier::explain_pointers() {
     return;
   }
   const int64_t length = arrays_.sequence_lengths[sequence - 1];
-  problem.likely_cause = fmt::format("the length of sequence {} at byte {} is {}, should be {}",
-                                     sequence - 1, kIndexHeaderSize + 4 * (sequence - 1), length,
-                                     length + pointer_drift_ / item_size_);
+  problem.likely_cause =
+      fmt::format("the length of sequence {} at byte {} is {}, should be {}", sequence - 1,
+                  storage_.length_at(sequence - 1), length, length + pointer_drift_ / item_size_);
 }
 
 void IndexVerifier::check_documents() {
   const int64_t sequences = report_.sequence_count;
   const int64_t last = report_.document_count;
-  const int64_t begin = kIndexHeaderSize + 12 * sequences;
+  if (last == 0 && sequences > 0) {
+    add({.check = VerifyCheck::kDocumentIndices,
+         .file = idx_.path(),
+         .byte_offset = storage_.documents,
+         .subject = "document index 0",
+         .index = {0},
+         .expected = fmt::format("further ones, up to {}", sequences),
+         .found = "no other",
+         .likely_cause = "Megatron-LM up to v2.6 merged without document indices: merge the parts "
+                         "again"});
+    return;
+  }
   Problem problem{.check = VerifyCheck::kDocumentIndices, .file = idx_.path(), .count = 0};
   std::vector<int64_t> buffer = arrays_.document_indices.piece_buffer();
   int64_t before = 0;
@@ -355,7 +384,7 @@ void IndexVerifier::check_documents() {
         filled_documents_ += piece[i] > before ? 1 : 0;
         before = piece[i];
       } else if (problem.count++ == 0) {
-        problem.byte_offset = begin + 8 * index;
+        problem.byte_offset = storage_.documents + 8 * index;
         problem.subject = fmt::format("document index {}", index);
         problem.index = {index};
         problem.expected = smallest == largest ? std::to_string(smallest)

@@ -3,23 +3,40 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
+#include <string_view>
 
 #include "libmeg/base/result.h"
 #include "libmeg/dataset/index_format.h"
+#include "libmeg/dataset/internal/tntidx_format.h"
 #include "libmeg/dataset/internal/verify_items.h"
 #include "libmeg/dataset/verify_dataset.h"
 #include "libmeg/io/mapped_file.h"
 
 namespace meg::dataset {
 
+/// Where a part of an .idx file begins, to name the one in which a file ends.
+struct IndexPart {
+  std::string_view name;
+  int64_t begin;
+  int64_t entry_size;  ///< 0 of a field of the header
+};
+
+/// "the file ends in entry 3 of sequence_pointers"
+std::string where_it_ends(std::span<const IndexPart> parts, int64_t size);
+
 /// The part of verify_dataset that looks at the .idx file.
+///
+/// The formats differ in their headers and in where and how the same arrays are stored; the checks
+/// of the arrays' entries are the same.
 class IndexVerifier {
  public:
   /// Both must outlive the verifier. report: idx_bytes and bin_bytes are set; what is found goes
   /// there.
   IndexVerifier(const io::MappedFile& idx, VerifyReport& report) : idx_(idx), report_(report) {}
 
-  /// False where the header is too damaged to tell where the arrays are. kUnsupported for TNTIDX.
+  /// False where the header is too damaged to tell where the arrays are. kUnsupported for TNTIDX
+  /// items of several dimensions.
   Result<bool> run(const VerifyOptions& options);
 
   /// What follows is valid once run() gave true.
@@ -35,11 +52,35 @@ class IndexVerifier {
   int64_t filled_documents() const { return filled_documents_; }
 
  private:
-  Result<bool> check_header();
+  /// How the arrays are stored.
+  struct Storage {
+    int64_t lengths = 0, pointers = 0, documents = 0;  // their first bytes
+    int64_t length_bytes = 4;                          // of an entry
+    int64_t pointer_unit = 1;                          // bytes that a pointer counts
+
+    int64_t length_at(int64_t sequence) const { return lengths + length_bytes * sequence; }
+
+    int64_t pointer_at(int64_t sequence) const { return pointers + 8 * sequence; }
+  };
+
+  bool check_header();
+  void check_version(int64_t offset, uint64_t version);
   bool check_sizes(const std::optional<bool>& multimodal);
   void explain_counts(Problem& problem) const;
   bool counts_fit(int64_t sequences, int64_t document_indices, bool exactly) const;
   void place_arrays(const IndexLayout& layout);
+
+  // Of TNTIDX, in verify_tntidx.cpp.
+  bool check_tntidx_header();
+  Result<bool> check_tntidx_sizes();
+  void explain_tntidx_counts(Problem& problem) const;
+  bool tntidx_counts_fit(uint64_t items, uint64_t document_indices) const;
+  void place_tntidx_arrays(const TntidxLayout& layout);
+  void check_dim_offsets();
+  void check_last_offset();
+
+  std::string stored_length(int64_t sequence) const;
+  std::string stored_pointer(int64_t sequence) const;
   void check_sequences(bool view);
   void check_pointers(int64_t first, std::span<const int32_t> lengths,
                       std::span<const int64_t> pointers);
@@ -52,8 +93,11 @@ class IndexVerifier {
 
   const io::MappedFile& idx_;
   VerifyReport& report_;
-  IndexHeader header_;
+  IndexHeader header_;   // of MMIDIDX
+  TntidxHeader tntidx_;  // of TNTIDX
+  Storage storage_;
   IndexArrays arrays_;
+  LittleEndianArray<int64_t> dim_offsets_;  // of TNTIDX
   int64_t item_size_ = 0;
   uint64_t expected_pointer_ = 0;
   int64_t filled_documents_ = 0;

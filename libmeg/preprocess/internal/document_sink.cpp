@@ -65,8 +65,10 @@ Result<DocumentSink> DocumentSink::create(const PreprocessOptions& options, DTyp
                                           const std::optional<Marks>& resume_at) {
   DocumentSink sink(options, dtype, total_documents);
   for (const std::string& key : options.json_keys) {
-    dataset::IndexedDatasetBuilder::Options builder_options{
-        .dtype = dtype, .tokenizer = options.dataset_tokenizer, .shard_run = run};
+    dataset::IndexedDatasetBuilder::Options builder_options{.format = options.format,
+                                                            .dtype = dtype,
+                                                            .tokenizer = options.dataset_tokenizer,
+                                                            .shard_run = run};
     if (resume_at.has_value()) builder_options.resume_at = (*resume_at)[sink.keys_.size()];
     KeySink& key_sink = sink.keys_.emplace_back();
     for (size_t k = 0; k < sink.partitions_; ++k) {
@@ -83,9 +85,10 @@ Result<DocumentSink> DocumentSink::create(const PreprocessOptions& options, DTyp
     }
     if (sink.partitions_ == 1) continue;
     const std::string prefix = dataset_prefix(options.output_prefix, key, sink.level_);
-    MEG_ASSIGN_OR_RETURN(key_sink.merged,
-                         dataset::IndexedDatasetBuilder::create(
-                             prefix, {.dtype = dtype, .tokenizer = options.dataset_tokenizer}));
+    MEG_ASSIGN_OR_RETURN(key_sink.merged, dataset::IndexedDatasetBuilder::create(
+                                              prefix, {.format = options.format,
+                                                       .dtype = dtype,
+                                                       .tokenizer = options.dataset_tokenizer}));
   }
   return sink;
 }
@@ -176,7 +179,7 @@ Status DocumentSink::publish(const PreprocessOptions& options, DType dtype,
   for (size_t i = 0; i < marks.size(); ++i) {
     const std::string prefix =
         dataset_prefix(sharded_prefix(options), options.json_keys[i], level_of(options));
-    datasets.push_back({prefix, dtype, marks[i], options.dataset_tokenizer, run});
+    datasets.push_back({prefix, options.format, dtype, marks[i], options.dataset_tokenizer, run});
   }
   MEG_RETURN_IF_ERROR(dataset::IndexedDatasetBuilder::publish_all(datasets));
   for (const auto& finished : datasets) {

@@ -40,6 +40,7 @@ std::vector<std::pair<std::string, std::string>> run_settings(const PreprocessOp
   }
   settings.emplace_back("on_error", options.on_error == OnError::kSkip ? "skip" : "fail");
   settings.emplace_back("provenance", fmt::format("{}", options.provenance));
+  settings.emplace_back("format", std::string(dataset::index_format_name(options.format)));
   settings.emplace_back("dtype", std::string(dtype_name(dtype)));
   settings.emplace_back("input_format", kFormats[static_cast<size_t>(input.format)]);
   settings.emplace_back("csv_columns", one_line_of(input.csv_columns));

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <span>
+#include <vector>
 
 #include "libmeg/io/digest.h"
 
@@ -26,11 +28,9 @@ struct PieceTotals {
 };
 
 /// A loop without branches, which compilers turn into vector instructions.
-PieceTotals total_piece(std::span<const std::byte> lengths) {
+PieceTotals total_piece(std::span<const int32_t> lengths) {
   PieceTotals totals;
-  const size_t count = lengths.size() / sizeof(int32_t);
-  for (size_t i = 0; i < count; ++i) {
-    const auto length = load_le<int32_t>(lengths.data() + i * sizeof(int32_t));
+  for (const int32_t length : lengths) {
     totals.tokens += length;
     totals.longest = std::max(totals.longest, length);
     totals.shortest = std::min(totals.shortest, length);
@@ -67,7 +67,7 @@ Result<IdxStamp> stamp_idx(const dataset::IndexedDataset& dataset) {
   io::Digest digest;
   // Both ends of each array: appending, cutting and most rebuilds change one of them. A change in
   // the middle alone is left to the time of modification.
-  digest.add(dataset.idx().bytes().first(dataset::kIndexHeaderSize));
+  digest.add(dataset.header());
   add_ends(dataset.sequence_lengths().bytes(), &digest);
   add_ends(dataset.sequence_pointers().bytes(), &digest);
   add_ends(dataset.document_indices().bytes(), &digest);
@@ -79,7 +79,6 @@ Result<IdxStamp> stamp_idx(const dataset::IndexedDataset& dataset) {
 
 Result<LengthTotals> total_lengths(const dataset::IndexedDataset& dataset,
                                    dataset::SequenceRange range) {
-  constexpr int64_t kPiece = int64_t{1} << 20;  // entries
   if (range.begin < 0 || range.begin > range.end || range.end > dataset.sequence_count()) {
     return make_error(StatusCode::kOutOfRange,
                       "{}: sequences [{}, {}): the dataset has {} sequences", dataset.prefix(),
@@ -87,12 +86,16 @@ Result<LengthTotals> total_lengths(const dataset::IndexedDataset& dataset,
   }
   LengthTotals totals;
   io::Digest digest;
-  for (int64_t begin = range.begin; begin < range.end; begin += kPiece) {
-    const int64_t end = std::min(range.end, begin + kPiece);
-    const auto bytes = dataset.sequence_lengths().bytes(begin, end);
-    const PieceTotals piece = total_piece(bytes);
+  const dataset::LittleEndianArray<int32_t> lengths = dataset.sequence_lengths();
+  std::vector<int32_t> buffer = lengths.piece_buffer();
+  for (int64_t begin = range.begin, end = begin; begin < range.end; begin = end) {
+    const auto most = static_cast<size_t>(std::min(std::ssize(buffer), range.end - begin));
+    const auto values = lengths.copy(begin, std::span(buffer).first(most));
+    end = begin + std::ssize(values);
+    const auto bytes = lengths.bytes(begin, end);
+    const PieceTotals piece = total_piece(values);
     if (piece.shortest < 0) return negative_length(dataset, begin);
-    // A piece of 2^20 lengths of 31 bits cannot overflow by itself.
+    // A piece of 2^15 lengths of 31 bits cannot overflow by itself.
     if (__builtin_add_overflow(totals.tokens, piece.tokens, &totals.tokens)) {
       return make_error(StatusCode::kCorruption, "{}: sequences [{}, {}): too many tokens",
                         dataset.idx().path(), range.begin, range.end);

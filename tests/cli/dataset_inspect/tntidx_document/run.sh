@@ -1,0 +1,1 @@
+dataset_inspect testdata/golden/datasets/fairseq --document 1
