@@ -977,7 +977,7 @@ constexpr ArgumentRow kPreprocessRows[] = {
   {kPreprocess, "--tokenizer-hf-use-fast", "", "tokenizer_hf_use_fast", "", kSwitch, kBool, "None", "True", "", "", "core_v0.16.0", "core_v0.17.0", kTokenizer, "", "", "", "use the tokenizer of tokenizer.json, as always here"},
   {kPreprocess, "--tokenizer-hf-include-special-tokens", "", "tokenizer_hf_include_special_tokens", "", kSwitch, kBool, "None", "True", "", "", "core_v0.16.0", "core_v0.17.0", kTokenizer, "", "", "", "add the tokens that HuggingFaceTokenizer puts around a text, such as <s> (core 0.16)"},
   {kPreprocess, "--legacy-tokenizer", "", "legacy_tokenizer", "", kSwitch, kBool, "False", "True", "", "", "core_v0.15.0", "core_v0.16.0", kTokenizer, "", "", "", "use Megatron's older tokenizer classes (core 0.15 and 0.16)"},
-  {kPreprocess, "--dataset-impl", "", "dataset_impl", "", kValue, kText, "'mmap'", "", "lazy cached mmap", "mmap", "v2.6", "6ef5bdc", kData, "", "IMPL", "", "format of the datasets"},
+  {kPreprocess, "--dataset-impl", "", "dataset_impl", "", kValue, kText, "'mmap'", "", "lazy cached mmap", "", "v2.6", "6ef5bdc", kData, "", "IMPL", "", "format of the datasets: mmap (MMIDIDX), or lazy and cached, which are the same (TNTIDX of Megatron-LM up to July 2023)"},
 };
 
 constexpr ArgumentRow kConvertRows[] = {

@@ -153,8 +153,7 @@ class CommandLine(PreprocessData):
         self.assert_error(self.run_program("--input", file, "--workers", "0"), 2, "--workers")
         self.assert_error(self.run_program("--input", file, "--megatron-version", "core_v9"), 2,
                           ".*expected one of v2.6, 6ef5bdc, core_v0.4.0")
-        self.assert_error(self.run_program("--input", file, "--dataset-impl", "lazy"), 1,
-                          "--dataset-impl lazy: not supported yet")
+        self.assert_error(self.run_program("--input", file, "--dataset-impl", "fast"), 2, "--dataset-impl")
         self.assert_error(subprocess.run([preprocess_case.PROGRAM], capture_output=True, text=True), 2, "--")
         self.assertEqual(self.run_program("--help").returncode, 0)
         self.assertEqual(self.files(), [])

@@ -65,6 +65,9 @@ void read_args(megatron::FieldReader& args, Arguments& arguments) {
   args.take("split_sentences", arguments.split_sentences);
   args.take("keep_newlines", arguments.keep_newlines);
   args.take("lang", arguments.language);
+  std::string dataset_impl = "mmap";
+  args.take("dataset_impl", dataset_impl);
+  if (dataset_impl != "mmap") options.format = dataset::IndexFormat::kTntidx;
   arguments.tokenizer.take_fields(args);
   // Whatever --vocab-extra-ids says: preprocess_data.py sets it to 0 in every revision.
   arguments.tokenizer.vocab_extra_ids = 0;
@@ -165,7 +168,7 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
   flags
       .value("--dtype", &arguments.dtype, "DTYPE",
              "type of the tokens (default: uint16 if the vocabulary has fewer than 65500 tokens, "
-             "otherwise int32)")
+             "otherwise int32; int32 with --dataset-impl lazy and cached)")
       .choices({"uint16", "int32"});
   flags.value("--punkt-model", &arguments.punkt_model, "FOLDER",
               "folder with a Punkt model for --split-sentences, in nltk's format punkt_tab "
