@@ -934,7 +934,7 @@ constexpr ArgumentRow kTrainingRows[] = {
   {kTraining, "--DDP-impl", "", "DDP_impl", "", kValue, kText, "'local'", "", "local torch", "", "v2.6", "6ef5bdc", kNone, "backend and form of communication", "", "", ""},
   {kTraining, "--no-contiguous-buffers-in-local-ddp", "", "use_contiguous_buffers_in_local_ddp", "", kSwitch, kBool, "True", "False", "", "", "v2.6", "6ef5bdc", kNone, "placement and reuse of memory", "", "", ""},
   {kTraining, "--mmap-warmup", "", "mmap_warmup", "", kSwitch, kBool, "False", "True", "", "", "v2.6", "6ef5bdc", kNone, "opening and prefetching of sample files", "", "", ""},
-  {kTraining, "--data-impl", "", "data_impl", "", kValue, kText, "'infer'", "", "mmap infer lazy cached", "mmap infer", "v2.6", "6ef5bdc", kData, "", "", "", ""},
+  {kTraining, "--data-impl", "", "data_impl", "", kValue, kText, "'infer'", "", "mmap infer lazy cached", "", "v2.6", "6ef5bdc", kData, "", "IMPL", "", "format that the datasets must have: mmap (MMIDIDX), lazy or cached (TNTIDX), or infer: whichever each has"},
   {kTraining, "--img-dim", "", "img_dim", "", kValue, kInteger, "224", "", "", "", "v2.6", "v2.6", kModel, "", "", "", ""},
 };
 

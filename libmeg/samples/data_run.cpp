@@ -233,6 +233,13 @@ Status resolve_counts(const DataArgs& args, DataRun& run) {
   return Status();
 }
 
+/// The format that a value of --data-impl names: lazy and cached are two of Megatron's readers of
+/// one format.
+std::optional<dataset::IndexFormat> format_of(std::string_view data_impl) {
+  if (data_impl == "infer") return std::nullopt;
+  return data_impl == "mmap" ? dataset::IndexFormat::kMmididx : dataset::IndexFormat::kTntidx;
+}
+
 void read_datasets(megatron::FieldReader& args, DataArgs& data) {
   auto& [train, valid, test] = data.per_split_path;
   args.take("data_path", data.data_path);
@@ -242,6 +249,7 @@ void read_datasets(megatron::FieldReader& args, DataArgs& data) {
   args.take("data_args_path", data.data_args_path);
   args.take("per_split_data_args_path", data.per_split_data_args_path);
   args.take("mock_data", data.mock_data);
+  args.take("data_impl", data.data_impl);
   args.take("split", data.split);
   args.take("seq_length", data.sequence_length);
   args.take("seed", data.seed);
@@ -300,6 +308,7 @@ Result<DataRun> resolve_data(const DataArgs& args,
   config.split = args.split.value_or(std::string(kDefaultSplit));
   // Only what the user gave: the default is no part of the descriptions of datasets of their own.
   config.per_split_split = args.split;
+  config.format = format_of(args.data_impl);
   config.cache_path = args.cache_path;
   config.object_storage_cache_path = args.object_storage_cache_path;
   config.threads = static_cast<int>(args.dataset_builder_threads);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "libmeg/base/result.h"
+#include "libmeg/dataset/index_format.h"
 #include "libmeg/megatron/megatron_version.h"
 #include "libmeg/megatron/tokenizer_identity.h"
 #include "libmeg/samples/blend.h"
@@ -25,6 +26,8 @@ struct GptDataConfig {
   std::string split = "969,30,1";            ///< --split; used with `blend`.
   /// --split as in 6ef5bdc's descriptions of per_split's datasets, which it does not split.
   std::optional<std::string> per_split_split = std::nullopt;
+  /// --data-impl: the only format that datasets may have; nullopt: any.
+  std::optional<dataset::IndexFormat> format = std::nullopt;
   PerSplit<std::optional<int64_t>> samples;  ///< Asked for; nullopt: one epoch.
   int64_t sequence_length = 0;               ///< --seq-length, tokens
   int64_t seed = 1234;                       ///< --seed, 0 to 2^32 - 1

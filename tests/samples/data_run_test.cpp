@@ -58,6 +58,17 @@ TEST(DataRunTest, ArgumentsAreTakenByTheirFields) {
   EXPECT_EQ(run->dataloader_type, DataloaderType::kCyclic);
 }
 
+TEST(DataRunTest, LazyAndCachedAreOneFormat) {
+  DataArgs args = short_run();
+  EXPECT_FALSE(resolve_data(args, std::nullopt)->config.format.has_value());
+  args.data_impl = "mmap";
+  EXPECT_EQ(resolve_data(args, std::nullopt)->config.format, dataset::IndexFormat::kMmididx);
+  for (const char* const impl : {"lazy", "cached"}) {
+    args.data_impl = impl;
+    EXPECT_EQ(resolve_data(args, std::nullopt)->config.format, dataset::IndexFormat::kTntidx);
+  }
+}
+
 TEST(DataRunTest, TheWorldSizeOfTheArgumentsComesFirst) {
   DataArgs args = short_run();
   args.tensor_model_parallel_size = 2;

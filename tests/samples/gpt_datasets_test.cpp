@@ -27,9 +27,11 @@ using ::testing::Not;
 
 /// A dataset whose documents have these lengths; its tokens count from `first` on.
 std::string make_dataset(const TempFolder& folder, const std::string& name,
-                         const std::vector<int32_t>& lengths, int32_t first = 0) {
+                         const std::vector<int32_t>& lengths, int32_t first = 0,
+                         dataset::IndexFormat format = dataset::IndexFormat::kMmididx) {
   const std::string prefix = folder.path(name);
-  auto builder = dataset::IndexedDatasetBuilder::create(prefix, {.dtype = DType::kInt32});
+  auto builder =
+      dataset::IndexedDatasetBuilder::create(prefix, {.format = format, .dtype = DType::kInt32});
   EXPECT_TRUE(builder.has_value());
   for (const int32_t length : lengths) {
     std::vector<int32_t> tokens(static_cast<size_t>(length));
@@ -113,6 +115,38 @@ TEST(GptDatasets, DrawFromAViewWhoseLastSequenceIsNotTheLastInBin) {
     ASSERT_TRUE(built->splits[0]->text(sample, -1, text).ok());
     for (const int64_t token : text) EXPECT_TRUE(token >= 40 || token < 4) << token;
   }
+}
+
+TEST(GptDatasets, DrawTheSameFromBothFormats) {
+  const std::vector<int32_t> lengths = {7, 0, 30, 1, 12};
+  std::vector<std::vector<int64_t>> texts;
+  for (const auto format : {dataset::IndexFormat::kMmididx, dataset::IndexFormat::kTntidx}) {
+    const TempFolder folder;
+    const std::string prefix = make_dataset(folder, "data", lengths, 0, format);
+    GptDataConfig config = config_of(folder, {.prefixes = {prefix}, .weights = {}});
+    config.format = format;
+    for (const bool is_cached : {false, true}) {
+      const auto built = build_gpt_datasets(config);
+      ASSERT_TRUE(built.has_value()) << built.error().message();
+      ASSERT_EQ(built->splits[0]->size(), 6);  // of 50 tokens
+      std::vector<int64_t>& text = texts.emplace_back(6 * 9);
+      for (int64_t sample = 0; sample < 6; ++sample) {
+        const auto out = std::span(text).subspan(static_cast<size_t>(sample) * 9, 9);
+        ASSERT_TRUE(built->splits[0]->text(sample, -1, out).ok()) << is_cached;
+      }
+    }
+  }
+  EXPECT_THAT(texts, Each(texts.front()));
+}
+
+TEST(GptDatasets, RefuseAFormatThatWasNotAskedFor) {
+  const TempFolder folder;
+  const std::string prefix = make_dataset(folder, "data", {30}, 0, dataset::IndexFormat::kTntidx);
+  GptDataConfig config = config_of(folder, {.prefixes = {prefix}, .weights = {}});
+  config.format = dataset::IndexFormat::kMmididx;
+  EXPECT_EQ(error_of(config), prefix + ".idx: expected MMIDIDX by --data-impl, found TNTIDX");
+  config.format = std::nullopt;
+  EXPECT_EQ(error_of(config), "no error");
 }
 
 TEST(GptDatasets, RefuseNumbersOutOfRange) {

@@ -38,6 +38,11 @@ Result<std::shared_ptr<const dataset::IndexedDataset>> SplitDatasets::open_datas
                            prefix, {.multimodal = {},
                                     .access = io::MappedFile::Access::kRandom,
                                     .idx_cache = config_.object_storage_cache_path.value_or("")}));
+  if (config_.format.has_value() && dataset.format() != *config_.format) {
+    return make_error(StatusCode::kInvalidArgument, "{}: expected {} by --data-impl, found {}",
+                      dataset.idx().path(), dataset::index_format_name(*config_.format),
+                      dataset::index_format_name(dataset.format()));
+  }
   opened = std::make_shared<const dataset::IndexedDataset>(std::move(dataset));
   return opened;
 }
