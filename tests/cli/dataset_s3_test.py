@@ -13,7 +13,7 @@ import subprocess
 
 import preprocess_case
 from moto_store import BUCKET, MotoStore
-from preprocess_case import lines_of, tokenizer_flags
+from preprocess_case import lines_of, tntidx, tokenizer_flags
 
 CODES = {"B": 1, "b": 2, "h": 3, "i": 4, "q": 5, "d": 6, "f": 7, "H": 8}
 
@@ -63,6 +63,8 @@ class Datasets(MotoStore):
         draw = random.Random(3)
         lengths = [draw.randrange(1, 400) for _ in range(300)]
         yield "int32", dataset(lengths)
+        tokens, index = dataset(lengths)
+        yield "tntidx", (tokens, tntidx(index))
         yield "uint16", dataset(lengths, "H")
         yield "float32", dataset(lengths, "f", value=lambda i: i / 8)
         yield "modes", dataset(lengths[:20], "b", modes=bytes(range(20)))
@@ -195,7 +197,11 @@ class Datasets(MotoStore):
     def test_what_is_wrong_is_one_line(self):
         address, _ = self.put_dataset("set", dataset([3]))
         self.put("sets/lone.idx", dataset([3])[1])
+        tokens, index = dataset([3])
+        old, _ = self.put_dataset("old", (tokens, tntidx(index)))
         for name, flags, code, pattern in (
+                ("merge_datasets", [old, "--output-prefix", self.path("x")], 1,
+                 f"{old}.idx: expected MMIDIDX, found TNTIDX, which is merged from files only"),
                 ("dataset_inspect", [address + "x"], 1, f"{address}x.idx: no such object"),
                 ("verify", ["dataset", f"s3://{BUCKET}/sets/lone"], 1, ".*/sets/lone.bin: no such object"),
                 ("dataset_inspect", ["msc://profile/set"], 1, "msc://profile/set: expected a path .* or s3://"),

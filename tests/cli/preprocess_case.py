@@ -30,6 +30,19 @@ def lines_of(texts):
     return "".join(json.dumps({"id": i, "text": text}) + "\n" for i, text in enumerate(texts))
 
 
+def tntidx(index):
+    """The TNTIDX file of the dataset of int32 whose MMIDIDX file is `index`."""
+    sequences, document_indices = struct.unpack_from("<QQ", index, 18)
+    lengths = struct.unpack_from(f"<{sequences}i", index, 34)
+    documents = index[34 + 12 * sequences:]
+    offsets = [0]
+    for length in lengths:
+        offsets.append(offsets[-1] + length)
+    return (b"TNTIDX\0\0" + struct.pack("<6Q", 1, 4, 4, sequences, sequences, document_indices)
+            + struct.pack(f"<{sequences + 1}q", *range(sequences + 1)) + struct.pack(f"<{sequences + 1}q", *offsets)
+            + struct.pack(f"<{sequences}q", *lengths) + documents)
+
+
 class PreprocessData(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="meg-test-")

@@ -3,24 +3,10 @@
 of writing a dataset. That Megatron writes the same, preprocess_golden_test shows."""
 import json
 import os
-import struct
 import subprocess
 
 import preprocess_case
-from preprocess_case import PreprocessData, dataset_files, lines_of
-
-
-def tntidx(index):
-    """The TNTIDX file of the dataset of int32 whose MMIDIDX file is `index`."""
-    sequences, document_indices = struct.unpack_from("<QQ", index, 18)
-    lengths = struct.unpack_from(f"<{sequences}i", index, 34)
-    documents = index[34 + 12 * sequences:]
-    offsets = [0]
-    for length in lengths:
-        offsets.append(offsets[-1] + length)
-    return (b"TNTIDX\0\0" + struct.pack("<6Q", 1, 4, 4, sequences, sequences, document_indices)
-            + struct.pack(f"<{sequences + 1}q", *range(sequences + 1)) + struct.pack(f"<{sequences + 1}q", *offsets)
-            + struct.pack(f"<{sequences}q", *lengths) + documents)
+from preprocess_case import PreprocessData, dataset_files, lines_of, tntidx
 
 
 class Tntidx(PreprocessData):
