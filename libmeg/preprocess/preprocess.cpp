@@ -53,6 +53,9 @@ Status check_options(const PreprocessOptions& options, const tokenizer::Tokenize
   if (options.workers < 1 || options.partitions < 1 || options.chunk_bytes < 1) {
     return invalid("workers, partitions and chunk_bytes: expected at least 1");
   }
+  if (options.min_tokens < 0) {
+    return invalid(fmt::format("--min-tokens: expected at least 0, found {}", options.min_tokens));
+  }
   // The limit counts documents of the input, of which it is not known yet which are empty.
   if (options.max_documents && (options.skip_empty_documents || options.partitions > 1)) {
     return invalid(
@@ -199,6 +202,7 @@ class Workers {
     ChunkTokenizer::Rules rules;
     if (options_.append_eod) rules.appended_eod = tokenizer_.eod();
     rules.skip_empty_documents = options_.skip_empty_documents;
+    rules.min_tokens = options_.min_tokens;
     rules.splitter = splitter_;
     rules.record_places = options_.provenance;
     rules.stop_at_bad_line = options_.on_error == OnError::kFail;

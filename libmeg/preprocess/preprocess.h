@@ -42,6 +42,9 @@ struct PreprocessOptions {
   std::vector<std::string> json_keys = {"text"};
   bool append_eod = false;
   bool skip_empty_documents = false;  ///< Leave documents without tokens out, as v2.6 did.
+  /// Leave documents with fewer tokens out, of every key: those of all keys count together,
+  /// end-of-document tokens do not count.
+  int64_t min_tokens = 0;
   /// Each sentence of a text becomes a sequence; each text in a list is treated as a sentence.
   std::optional<SentenceOptions> sentences;
   /// Also writes `<dataset>.provenance`: where each document was read. Not with partitions, nor if
@@ -78,11 +81,12 @@ struct PreprocessOptions {
 };
 
 struct PreprocessSummary {
-  int64_t documents = 0;    ///< Lines that gave a document, were it an empty one.
-  int64_t tokens = 0;       ///< Of all keys, end-of-document tokens included.
-  int64_t input_bytes = 0;  ///< Read.
-  int64_t text_bytes = 0;   ///< UTF-8 of the texts that were tokenized.
-  int64_t text_tokens = 0;  ///< Tokens without end-of-document tokens.
+  int64_t documents = 0;        ///< Lines that gave a document, were it an empty one.
+  int64_t short_documents = 0;  ///< Left out for min_tokens.
+  int64_t tokens = 0;           ///< Of all keys, end-of-document tokens included.
+  int64_t input_bytes = 0;      ///< Read.
+  int64_t text_bytes = 0;   ///< UTF-8 of the texts that were tokenized, short documents included.
+  int64_t text_tokens = 0;  ///< Their tokens, without end-of-document tokens.
   int64_t blank_lines = 0;
   int64_t skipped_lines = 0;
   std::vector<std::string> datasets;          ///< Prefixes of what was written.

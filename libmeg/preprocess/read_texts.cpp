@@ -121,18 +121,18 @@ class Reading {
     int64_t left = documents_left_;  // Only one thread reads where there is a limit.
     int64_t text_bytes = 0;
     Status error;  // of the visitor
-    const auto take = [&](std::string_view document, size_t record) -> Status {
-      if (left == 0 || !error.ok()) return {};
+    const auto take = [&](std::string_view document, size_t record) -> Result<bool> {
+      if (left == 0 || !error.ok()) return true;
       MEG_RETURN_IF_ERROR(reader.read(document, record, chunk));
       --left;
       for (size_t key = 0; key < options_.json_keys.size(); ++key) {
         for (const std::string_view text : reader.texts(key)) {
           text_bytes += static_cast<int64_t>(text.size());
           error = visitor.visit(text);
-          if (!error.ok()) return {};
+          if (!error.ok()) return true;
         }
       }
-      return {};
+      return true;
     };
     DocumentCounts counts;
     read_documents(chunk, options_.on_error == OnError::kFail, take, counts);

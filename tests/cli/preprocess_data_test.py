@@ -114,6 +114,69 @@ class Output(PreprocessData):
         self.assertEqual(len(found), 4)
 
 
+class MinTokens(PreprocessData):
+    def setUp(self):
+        super().setUp()
+        texts = ["word " * (i * 7 % 23) for i in range(3000)]
+        self.file = self.write("in.jsonl", lines_of(texts))
+        self.assert_done(self.run_program("--input", self.file, prefix=self.path("all")))
+        kept = [i for i, document in enumerate(self.documents("all")) if len(document) >= 20]
+        self.short = 3000 - len(kept)
+        self.assertTrue(kept and self.short)
+        self.long = self.write("long.jsonl", lines_of(texts[i] for i in kept))
+        self.flags = ("--input", self.file, "--append-eod", "--min-tokens", "20")
+
+    def expected(self, *flags):
+        self.assert_done(self.run_program("--input", self.long, "--append-eod", *flags, prefix=self.path("expected")))
+        return self.output("expected")
+
+    def test_leaves_short_documents_out_and_counts_them(self):
+        result = self.run_program(*self.flags)
+        self.assert_done(result)
+        self.assertIn(f"\nshort documents: {self.short}\n", result.stdout)
+        self.assertIn(f"\ndocuments: {3000 - self.short}\n", result.stdout)
+        self.assertEqual(self.output(), self.expected())
+        result = self.run_program("--input", self.long, "--min-tokens", "20")
+        self.assert_done(result)
+        self.assertNotIn("short documents", result.stdout)
+
+    def test_goes_with_the_other_ways_of_writing(self):
+        for flags in (("--partitions", "3"), ("--dataset-impl", "lazy"), ("--max-documents", "100"), ("--workers", "5"),
+                      ("--megatron-version", "v2.6")):
+            self.assert_done(self.run_program(*self.flags, *flags))
+            self.assertEqual(self.output(), self.expected(*flags), flags)
+
+    def test_shards_leave_out_the_same(self):
+        os.mkdir(self.path("shards"))
+
+        def merge():
+            return subprocess.run([os.path.join(os.path.dirname(preprocess_case.PROGRAM), "merge_datasets"), "--input",
+                                   self.path("shards"), "--output-prefix", self.path("out_text_document")],
+                                  capture_output=True, text=True)
+        for shard in ("0/2", "1/2"):
+            self.assert_done(self.run_program(*self.flags, "--shard", shard, prefix=self.path("shards", "s")))
+        self.assert_done(merge())
+        self.assertEqual(self.output(), self.expected())
+        self.assert_done(self.run_program(*self.flags[:-1], "21", "--shard", "1/2", prefix=self.path("shards", "s")))
+        self.assert_error(merge(), 1, ".*min_tokens")
+
+    def test_sources_are_those_of_the_documents(self):
+        self.assert_done(self.run_program(*self.flags, "--provenance"))
+        inspect = os.path.join(os.path.dirname(preprocess_case.PROGRAM), "dataset_inspect")
+        with open(self.long, encoding="utf-8") as file:
+            texts = [json.loads(line)["text"] for line in file]
+        lines = self.read("in.jsonl")
+        for document in (0, 7, len(texts) - 1):
+            shown = subprocess.run([inspect, self.path("out_text_document"), "--document", str(document), "--trace", "--json"],
+                                   capture_output=True, text=True, check=True).stdout
+            line = lines[json.loads(shown)["trace"]["source"]["byte"]:].split(b"\n")[0]
+            self.assertEqual(json.loads(line)["text"], texts[document])
+
+    def test_numbers_out_of_range_are_wrong_usage(self):
+        for number in ("0", "-1", "x", "9223372036854775808"):
+            self.assert_error(self.run_program("--input", self.file, "--min-tokens", number), 2, "--min-tokens")
+
+
 class BadLines(PreprocessData):
     def test_the_error_says_where(self):
         file = self.write("in.jsonl", lines_of(["a"]) + '{"text": "b"\n')

@@ -60,7 +60,8 @@ std::string lines_of_run(const Folder& folder) {
 bool is_within_bounds(const Checkpoint& at) {
   const auto is_count = [](int64_t value) { return value >= 0 && value <= int64_t{1} << 56; };
   bool fits = is_count(at.input) && is_count(at.offset) && is_count(at.lines) &&
-              is_count(at.summary.documents) && is_count(at.summary.tokens);
+              is_count(at.summary.documents) && is_count(at.summary.tokens) &&
+              is_count(at.summary.short_documents);
   for (const auto& mark : at.marks) {
     fits = fits && is_count(mark.sequences) && is_count(mark.documents) && is_count(mark.items);
   }

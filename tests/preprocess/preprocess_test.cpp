@@ -114,6 +114,52 @@ TEST_F(PreprocessTest, EmptyDocumentsAreSkippedForEachKeyAlone) {
   EXPECT_EQ(output("text").tokens, "x");
 }
 
+TEST_F(PreprocessTest, ShortDocumentsAreLeftOutWhateverEndsThem) {
+  options_.append_eod = true;
+  options_.min_tokens = 3;
+  write_input(
+      "{\"text\": \"ab\"}\n{\"text\": \"cde\"}\n{\"text\": [\"f\", \"\", \"gh\"]}\n"
+      "{\"text\": \"\"}\n{\"text\": [\"i\", \"j\"]}\n{\"text\": \"klmn\"}\n");
+  const auto summary = run();
+  ASSERT_TRUE(summary.has_value()) << summary.error().message();
+  EXPECT_EQ(output().tokens, "cde$fgh$klmn$");
+  EXPECT_THAT(output().lengths, ElementsAre(4, 1, 3, 5));
+  EXPECT_THAT(output().documents, ElementsAre(0, 1, 3, 4));
+  EXPECT_EQ(summary->documents, 3);
+  EXPECT_EQ(summary->short_documents, 3);
+  EXPECT_EQ(summary->tokens, 13);
+}
+
+TEST_F(PreprocessTest, KeysCountTogetherAndStayAligned) {
+  options_.json_keys = {"title", "text"};
+  options_.min_tokens = 4;
+  write_input(
+      "{\"title\": \"a\", \"text\": \"bcd\"}\n{\"title\": \"ef\", \"text\": \"g\"}\n"
+      "{\"title\": \"\", \"text\": \"hijk\"}\n");
+  const auto summary = run();
+  ASSERT_TRUE(summary.has_value()) << summary.error().message();
+  EXPECT_EQ(output("title").tokens, "a");
+  EXPECT_THAT(output("title").documents, ElementsAre(0, 1, 1));
+  EXPECT_EQ(output("text").tokens, "bcdhijk");
+  EXPECT_EQ(summary->short_documents, 1);
+}
+
+TEST_F(PreprocessTest, ShortDocumentsDoNotCountForMaxDocuments) {
+  options_.min_tokens = 2;
+  options_.max_documents = 2;
+  write_input(
+      "{\"text\": \"a\"}\n{\"text\": \"bbb\"}\n{\"text\": \"c\"}\n{\"text\": \"ddd\"}\n"
+      "{\"text\": \"e\"}\n{\"text\": \"fff\"}\n");
+  for (const size_t chunk : {1, 20, 40, 1 << 20}) {
+    options_.chunk_bytes = chunk;
+    const auto summary = run();
+    ASSERT_TRUE(summary.has_value()) << summary.error().message();
+    EXPECT_EQ(output().tokens, "bbbddd");
+    EXPECT_EQ(summary->documents, 2);
+    EXPECT_EQ(summary->short_documents, 2) << "up to the last document, chunk " << chunk;
+  }
+}
+
 TEST_F(PreprocessTest, BlankLinesAreSkippedAndCounted) {
   write_input("\n{\"text\": \"a\"}\r\n \t\n\r{\"text\": \"b\"}\n\n");
   const auto summary = run();
@@ -130,6 +176,7 @@ TEST_F(PreprocessTest, BytesDoNotDependOnWorkersOrChunks) {
         fmt::format("{{\"text\": [\"{}\", \"{}\"], \"n\": {}}}\n", i, std::string(i % 37, 'x'), i);
   }
   write_input(lines);
+  options_.min_tokens = 9;
   ASSERT_TRUE(run().has_value());
   const std::string prefix = options_.output_prefix + "_text_document";
   const std::string bin = test::read_file(prefix + ".bin");
@@ -315,6 +362,23 @@ TEST_F(PreprocessTest, SequentialPartitionsKeepTheOrder) {
   EXPECT_EQ(read_dataset(options_.output_prefix + "_1_text_document").tokens, "cd");
   EXPECT_EQ(read_dataset(options_.output_prefix + "_2_text_document").tokens, "");
   EXPECT_EQ(output().tokens, "abcd");
+}
+
+TEST_F(PreprocessTest, PartitionsAreDealtTheDocumentsThatAreNotTooShort) {
+  options_.partitions = 2;
+  options_.min_tokens = 2;
+  options_.chunk_bytes = 20;
+  write_input(
+      "{\"text\": \"a\"}\n{\"text\": \"bb\"}\n{\"text\": \"c\"}\n{\"text\": \"dd\"}\n"
+      "{\"text\": \"ee\"}\n");
+  ASSERT_TRUE(run().has_value());
+  EXPECT_EQ(read_dataset(options_.output_prefix + "_0_text_document").tokens, "bbee");
+  EXPECT_EQ(read_dataset(options_.output_prefix + "_1_text_document").tokens, "dd");
+  options_.dealing = Dealing::kBlocks;  // of three of the input's documents
+  ASSERT_TRUE(run().has_value());
+  EXPECT_EQ(read_dataset(options_.output_prefix + "_0_text_document").tokens, "bbddee");
+  EXPECT_EQ(read_dataset(options_.output_prefix + "_1_text_document").tokens, "");
+  EXPECT_EQ(output().tokens, "bbddee");
 }
 
 TEST_F(PreprocessTest, CancelledCountingReadsNoFurther) {

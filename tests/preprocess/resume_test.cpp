@@ -207,6 +207,9 @@ TEST_F(ResumeTest, NamesTheChange) {
   options_.dtype = DType::kInt32;
   EXPECT_THAT(error(), HasSubstr("dtype uint16, this one has int32"));
   options_ = same;
+  options_.min_tokens = 5;
+  EXPECT_THAT(error(), HasSubstr("min_tokens 0, this one has 5"));
+  options_ = same;
   options_.resume_identity = {{"--vocab-file", "a"}};
   EXPECT_THAT(error(), HasSubstr("--vocab-file"));
   options_ = same;
@@ -307,6 +310,25 @@ TEST_F(ResumeTest, StopsAfterMaxDocuments) {
   }
   ASSERT_TRUE(run().has_value());
   EXPECT_EQ(files("out"), files("limited"));
+}
+
+TEST_F(ResumeTest, CountsEachShortDocumentOnce) {
+  options_.min_tokens = 30;
+  options_.resume = false;
+  options_.output_prefix = folder_.path("long/set");
+  const auto whole = run();
+  ASSERT_TRUE(whole.has_value()) << whole.error().message();
+  EXPECT_GT(whole->short_documents, 300);
+  EXPECT_EQ(whole->documents + whole->short_documents, summary_.documents);
+  options_.resume = true;
+  options_.output_prefix = folder_.path("out/set");
+  while (killed_at(600)) {
+  }
+  const auto finished = run();
+  ASSERT_TRUE(finished.has_value()) << finished.error().message();
+  EXPECT_EQ(files("out"), files("long"));
+  EXPECT_EQ(finished->documents, whole->documents);
+  EXPECT_EQ(finished->short_documents, whole->short_documents);
 }
 
 TEST_F(ResumeTest, ResumesEveryShard) {

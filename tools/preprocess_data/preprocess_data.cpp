@@ -38,6 +38,7 @@ struct Arguments {
   std::string on_error = "fail";
   InputFlags input;
   std::optional<std::string> dtype;
+  std::optional<int64_t> min_tokens;
   std::optional<std::string> punkt_model;
   bool use_gigatoken = false;
 
@@ -88,9 +89,6 @@ ArgumentScope scope() {
           .idle_fields = {}};
 }
 
-/// Flags of libmeg's own that are planned.
-void declare_planned(Flags& flags) { flags.not_yet("--min-tokens", Arity::kValue); }
-
 /// How sentences are split, as the flags say it.
 Status finish_sentences(Arguments& arguments, bool in_pieces) {
   if (!arguments.split_sentences) {
@@ -117,6 +115,7 @@ Status finish(Arguments& arguments) {
   MEG_RETURN_IF_ERROR(args.status());
   MEG_RETURN_IF_ERROR(finish_input_flags(arguments.input, arguments.options));
   if (arguments.dtype) arguments.options.dtype = dtype_from_name(*arguments.dtype);
+  arguments.options.min_tokens = arguments.min_tokens.value_or(0);
   if (arguments.on_error == "skip") arguments.options.on_error = preprocess::OnError::kSkip;
   megatron::MegatronVersion version = megatron::newest_megatron_version();
   if (arguments.megatron_version) {
@@ -170,6 +169,11 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
              "type of the tokens (default: uint16 if the vocabulary has fewer than 65500 tokens, "
              "otherwise int32; int32 with --dataset-impl lazy and cached)")
       .choices({"uint16", "int32"});
+  flags
+      .value("--min-tokens", &arguments.min_tokens, "N",
+             "leave out documents with fewer than N tokens, those of all keys together, without "
+             "the end-of-document token")
+      .range(1, std::numeric_limits<int64_t>::max());
   flags.value("--punkt-model", &arguments.punkt_model, "FOLDER",
               "folder with a Punkt model for --split-sentences, in nltk's format punkt_tab "
               "(default: that of --lang in NLTK_DATA or nltk_data)");
@@ -182,7 +186,6 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
                "continue where the same command was killed; do nothing if it had finished");
   flags.toggle("--provenance", &arguments.options.provenance,
                "also write DATASET.provenance: the source of every document");
-  declare_planned(flags);
   arguments.args.set("workers", int64_t{available_processors()});
   flags.arguments(megatron::argument_rows(megatron::ArgumentFamily::kPreprocess), scope(),
                   &arguments.args);
@@ -218,6 +221,7 @@ void print_summary(const preprocess::PreprocessSummary& summary, double seconds)
              static_cast<double>(summary.tokens) / seconds);
   if (summary.blank_lines > 0) fmt::print("blank lines: {}\n", summary.blank_lines);
   if (summary.skipped_lines > 0) fmt::print("skipped lines: {}\n", summary.skipped_lines);
+  if (summary.short_documents > 0) fmt::print("short documents: {}\n", summary.short_documents);
   if (!summary.was_finished) {
     for (const std::string& prefix : summary.datasets) print_written_dataset(prefix);
   }

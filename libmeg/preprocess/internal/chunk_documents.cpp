@@ -66,10 +66,10 @@ void read_lines(const TextChunk& chunk, bool stop_at_bad_line, const TakeDocumen
       ++counts.blank_lines;
       continue;
     }
-    Status status = take(line, 0);
-    if (status.ok()) {
-      ++counts.documents;
-    } else if (!take_bad({counts.lines, std::move(status)}, stop_at_bad_line, counts)) {
+    const Result<bool> is_taken = take(line, 0);
+    if (is_taken.has_value()) {
+      counts.documents += *is_taken ? 1 : 0;
+    } else if (!take_bad({counts.lines, is_taken.error()}, stop_at_bad_line, counts)) {
       return;
     }
   }
@@ -81,13 +81,14 @@ void read_records(const TextChunk& chunk, bool stop_at_bad_line, const TakeDocum
   for (size_t i = 0; i < chunk.records.size(); ++i) {
     const Record& record = chunk.records[i];
     const std::string_view document = chunk.lines.substr(record.begin, record.size);
-    const Status status = take(document, i);
-    if (status.ok()) {
-      ++counts.documents;
+    const Result<bool> is_taken = take(document, i);
+    if (is_taken.has_value()) {
+      counts.documents += *is_taken ? 1 : 0;
       continue;
     }
-    BadLine bad = chunk.format == RecordFormat::kRows ? placed_in_row(status, chunk, i)
-                                                      : placed_in_line(status, document, record);
+    BadLine bad = chunk.format == RecordFormat::kRows
+                      ? placed_in_row(is_taken.error(), chunk, i)
+                      : placed_in_line(is_taken.error(), document, record);
     if (!take_bad(std::move(bad), stop_at_bad_line, counts)) return;
   }
 }

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "libmeg/base/status.h"
+#include "libmeg/base/result.h"
 #include "libmeg/preprocess/sources/internal/text_chunk.h"
 
 namespace meg::preprocess {
@@ -24,15 +24,16 @@ struct DocumentCounts {
   static constexpr size_t kReportedBadLines = 5;
 
   int64_t lines = 0;
-  int64_t documents = 0;  ///< that could be used
+  int64_t documents = 0;  ///< that were taken
   int64_t blank_lines = 0;
   int64_t bad_line_count = 0;
   std::vector<BadLine> bad_lines;  ///< the first kReportedBadLines
 };
 
-/// Takes a document; record: the number of the chunk's record, 0 of lines. Its error is that of a
-/// bad line and begins with `byte N` of the document, from 1.
-using TakeDocument = std::function<Status(std::string_view document, size_t record)>;
+/// Takes a document; record: the number of the chunk's record, 0 of lines. False where it leaves
+/// the document out. Its error is that of a bad line and begins with `byte N` of the document, from
+/// 1.
+using TakeDocument = std::function<Result<bool>(std::string_view document, size_t record)>;
 
 /// Hands the documents of a chunk to take, in order, and adds up what they were. Ends at a bad line
 /// if asked to.

@@ -47,8 +47,9 @@ void ChunkTokenizer::run(const TextChunk& chunk, TokenizedChunk& out) {
       out);
 }
 
-Status ChunkTokenizer::tokenize(std::string_view document, size_t record, const TextChunk& chunk,
-                                TokenizedChunk& out) {
+/// False where the document is too short.
+Result<bool> ChunkTokenizer::tokenize(std::string_view document, size_t record,
+                                      const TextChunk& chunk, TokenizedChunk& out) {
   MEG_RETURN_IF_ERROR(reader_.read(document, record, chunk));
   int64_t text_bytes = 0;
   // All texts are looked at before the first token is written: a bad document then leaves nothing
@@ -70,13 +71,24 @@ Status ChunkTokenizer::tokenize(std::string_view document, size_t record, const 
   // written: every key goes back to where it was, so that keys never disagree about the number of
   // documents.
   for (size_t i = 0; i < out.keys.size(); ++i) before_[i] = KeySizes::of(out.keys[i]);
-  if (const Status status = add_documents(out); !status.ok()) {
-    for (size_t i = 0; i < out.keys.size(); ++i) before_[i].cut_back(out.keys[i]);
-    return status.with_prefix("byte 1");
+  const Result<int64_t> tokens = add_documents(out);
+  if (!tokens.has_value()) {
+    take_back_documents(out);
+    return tokens.error().with_prefix("byte 1");
+  }
+  out.text_bytes += text_bytes;
+  out.text_tokens += *tokens;
+  if (*tokens < rules_.min_tokens) {
+    take_back_documents(out);
+    out.short_documents.push_back(out.documents);
+    return false;
   }
   if (rules_.record_places) record_place(document, record, chunk, out);
-  out.text_bytes += text_bytes;
-  return Status();
+  return true;
+}
+
+void ChunkTokenizer::take_back_documents(TokenizedChunk& out) const {
+  for (size_t i = 0; i < out.keys.size(); ++i) before_[i].cut_back(out.keys[i]);
 }
 
 bool ChunkTokenizer::is_split(size_t key) const {
@@ -100,7 +112,8 @@ void ChunkTokenizer::record_place(std::string_view document, size_t record, cons
   out.places.push_back(place);
 }
 
-Status ChunkTokenizer::add_documents(TokenizedChunk& out) {
+/// Returns the tokens of the texts of all keys.
+Result<int64_t> ChunkTokenizer::add_documents(TokenizedChunk& out) {
   int64_t text_tokens = 0;
   for (size_t i = 0; i < out.keys.size(); ++i) {
     // A document is one of each key, also where a key's text is empty: datasets of several keys
@@ -108,8 +121,7 @@ Status ChunkTokenizer::add_documents(TokenizedChunk& out) {
     MEG_ASSIGN_OR_RETURN(const int64_t tokens, add_document(sequences(i), out.keys[i]));
     text_tokens += tokens;
   }
-  out.text_tokens += text_tokens;
-  return {};
+  return text_tokens;
 }
 
 /// Returns the tokens of the texts.

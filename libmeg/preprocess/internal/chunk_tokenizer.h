@@ -16,13 +16,14 @@ namespace meg::preprocess {
 
 /// Turns chunks of documents into tokens by preprocess_data's rules: an empty tokenization adds no
 /// sequence; the end-of-document token belongs to the last sequence; a document without tokens gets
-/// none. Belongs to one thread; must not outlive the tokenizer.
-/// Mirrors Megatron-LM tools/preprocess_data.py: Encoder.encode.
+/// none. A document that is too short is left out of every key. Belongs to one thread; must not
+/// outlive the tokenizer. Mirrors Megatron-LM tools/preprocess_data.py: Encoder.encode.
 class ChunkTokenizer {
  public:
   struct Rules {
     std::optional<int32_t> appended_eod;  ///< Ends every document that has tokens.
     bool skip_empty_documents = false;
+    int64_t min_tokens = 0;  ///< PreprocessOptions'
     bool stop_at_bad_line = true;
     /// Splits each text into sequences; a list of texts is taken for split already. May be null.
     const SentenceSplitter* splitter = nullptr;
@@ -38,20 +39,21 @@ class ChunkTokenizer {
  private:
   struct KeySizes {
     static KeySizes of(const KeyTokens& key);
-    /// Takes back what a document that has no ids left behind.
+    /// Takes back what a document that is not in the dataset left behind.
     void cut_back(KeyTokens& key) const;
 
     int64_t tokens = 0;
     size_t sequences = 0, documents = 0;
   };
 
-  Status tokenize(std::string_view document, size_t record, const TextChunk& chunk,
-                  TokenizedChunk& out);
+  Result<bool> tokenize(std::string_view document, size_t record, const TextChunk& chunk,
+                        TokenizedChunk& out);
   bool is_split(size_t key) const;
   const text::TextList& sequences(size_t key) const;
   void record_place(std::string_view document, size_t record, const TextChunk& chunk,
                     TokenizedChunk& out) const;
-  Status add_documents(TokenizedChunk& out);
+  Result<int64_t> add_documents(TokenizedChunk& out);
+  void take_back_documents(TokenizedChunk& out) const;
   Result<int64_t> add_document(const text::TextList& texts, KeyTokens& key);
 
   DocumentReader reader_;

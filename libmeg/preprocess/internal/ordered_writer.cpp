@@ -110,6 +110,7 @@ Status OrderedWriter::accept(TokenizedChunk& result) {
   summary_.text_tokens += result.text_tokens;
   summary_.blank_lines += result.blank_lines;
   summary_.skipped_lines += result.bad_line_count;
+  summary_.short_documents += std::ssize(result.short_documents);
   for (const KeyTokens& key : result.keys) {
     for (const KeyTokens::Piece& piece : key.pieces) summary_.tokens += piece.token_count;
   }

@@ -51,6 +51,7 @@ std::vector<std::pair<std::string, int64_t*>> numbers(Checkpoint& at) {
       {"text_tokens", &summary.text_tokens},
       {"blank_lines", &summary.blank_lines},
       {"skipped_lines", &summary.skipped_lines},
+      {"short_documents", &summary.short_documents},
   };
   for (size_t key = 0; key < at.marks.size(); ++key) {
     dataset::IndexedDatasetBuilder::Mark& mark = at.marks[key];

@@ -32,6 +32,7 @@ std::vector<std::pair<std::string, std::string>> run_settings(const PreprocessOp
       {"json_keys", one_line_of(options.json_keys)},
       {"append_eod", fmt::format("{}", options.append_eod)},
       {"skip_empty_documents", fmt::format("{}", options.skip_empty_documents)},
+      {"min_tokens", fmt::format("{}", options.min_tokens)},
   };
   if (const auto& sentences = options.sentences) {
     settings.emplace_back(

@@ -23,6 +23,7 @@ TokenizedChunk::TokenizedChunk(size_t key_count, DType dtype) {
 void TokenizedChunk::truncate(int64_t count) {
   documents = count;
   if (!places.empty()) places.resize(static_cast<size_t>(count));
+  while (!short_documents.empty() && short_documents.back() >= count) short_documents.pop_back();
   for (KeyTokens& key : keys) {
     key.document_sequence_counts.resize(static_cast<size_t>(count));
     const auto& counts = key.document_sequence_counts;
@@ -44,6 +45,7 @@ void TokenizedChunk::clear(int64_t token_limit) {
   input = 0;
   source_error = Status();
   places.clear();
+  short_documents.clear();
 }
 
 }  // namespace meg::preprocess

@@ -37,7 +37,7 @@ struct TokenizedChunk : DocumentCounts {
   /// `token_limit` tokens a key.
   void clear(int64_t token_limit);
 
-  /// Keeps the first documents only; each key must have all of them.
+  /// Keeps the first documents and what precedes the last of them; each key must have all of them.
   void truncate(int64_t count);
 
   int64_t number = 0;  ///< TextChunk's
@@ -49,6 +49,8 @@ struct TokenizedChunk : DocumentCounts {
   Status source_error;      ///< what ended the source instead of this chunk, or behind it
   std::vector<KeyTokens> keys;
   std::vector<dataset::DocumentPlace> places;  ///< of the documents, where they are recorded
+  /// Of each document that was left out as too short: the number of documents before it.
+  std::vector<int64_t> short_documents;
 };
 
 }  // namespace meg::preprocess
