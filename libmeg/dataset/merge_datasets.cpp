@@ -193,12 +193,11 @@ Result<std::optional<DatasetTokenizer>> common_tokenizer(const std::vector<std::
   return is_of_all ? common : std::nullopt;
 }
 
-/// tokenizer: of all inputs.
+/// kind, tokenizer: of all inputs.
 Result<MergeSummary> merge_mmididx(const std::vector<std::string>& prefixes,
-                                   const std::string& output_prefix,
+                                   const std::string& output_prefix, const Kind& kind,
                                    std::optional<DatasetTokenizer> tokenizer,
                                    const MergeOptions& options) {
-  MEG_ASSIGN_OR_RETURN(const Kind kind, kind_of(prefixes, options));
   const IndexedDatasetBuilder::Options output{
       .dtype = kind.dtype, .multimodal = kind.multimodal, .tokenizer = std::move(tokenizer)};
   MergeSummary summary;
@@ -298,13 +297,18 @@ Result<MergeSummary> merge_datasets(const std::vector<std::string>& paths,
   MEG_RETURN_IF_ERROR(check_output(prefixes, output_prefix));
   MEG_RETURN_IF_ERROR(check_shards(prefixes));
   MEG_ASSIGN_OR_RETURN(const IndexFormat format, common_format(prefixes));
+  // The pairs come before what lies beside them, so that an error names the pair.
+  Kind kind;
+  if (format == IndexFormat::kMmididx) {
+    MEG_ASSIGN_OR_RETURN(kind, kind_of(prefixes, options));
+  }
   std::vector<std::string> notes;
   MEG_ASSIGN_OR_RETURN(const auto tokenizer, common_tokenizer(prefixes, notes));
   MEG_ASSIGN_OR_RETURN(auto provenance, merged_provenance(prefixes, output_prefix, notes));
   MEG_ASSIGN_OR_RETURN(MergeSummary summary,
                        format == IndexFormat::kTntidx
                            ? merge_tntidx(prefixes, output_prefix, tokenizer, options)
-                           : merge_mmididx(prefixes, output_prefix, tokenizer, options));
+                           : merge_mmididx(prefixes, output_prefix, kind, tokenizer, options));
   // Behind the pair, as it holds the checksum of the .idx that is in place.
   if (provenance.has_value()) MEG_RETURN_IF_ERROR(provenance->publish());
   summary.notes.insert(summary.notes.begin(), notes.begin(), notes.end());
