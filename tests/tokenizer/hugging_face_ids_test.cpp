@@ -48,6 +48,12 @@ TEST(HuggingFaceIds, TakesBytesForTheCharactersThatHaveThem) {
   EXPECT_THAT(ids_of(file, "\u65e5\u00e9\u672ca"), ElementsAre(2, 3, 0, 1));
 }
 
+TEST(HuggingFaceIds, LowersCapitalsOfUnicode16And17) {
+  Json file = characters({{"\u019b", 0}, {"\u1c8a", 1}, {"\U00016ebb", 2}});
+  file["normalizer"] = {{"type", "Lowercase"}};
+  EXPECT_THAT(ids_of(file, "\ua7dc\u1c89\U00016ea0"), ElementsAre(0, 1, 2));
+}
+
 TEST(HuggingFaceIds, LooksUpTheWholeTextWhereMetaspaceDoesNotSplit) {
   Json file = characters({{"\u2581", 0}, {"a", 1}, {"\u2581a", 2}});
   file["model"]["ignore_merges"] = true;

@@ -53,6 +53,26 @@ TEST(RegexMatcher, TakesAScriptWithoutWhatItSharesWithOthers) {
   EXPECT_EQ(split("\\p{^Latin}+", text), (Words{"\u4e2d\u3002\u3042\u30fc", "a"}));
 }
 
+TEST(RegexMatcher, KnowsPropertiesOfThePackagesUnicode) {
+  // New in Unicode 15.1, 16 and 17: an ideograph, a digit, a symbol, a capital.
+  const std::string text = "\U0002ebf0\U00010d40\U0001cc00\ua7dc";
+  EXPECT_EQ(split("\\p{Han}", text), (Words{"\U0002ebf0", "\U00010d40\U0001cc00\ua7dc"}));
+  EXPECT_EQ(split("\\p{Nd}", text), (Words{"\U0002ebf0", "\U00010d40", "\U0001cc00\ua7dc"}));
+  EXPECT_EQ(split("[\\p{P}\\p{S}]", text), (Words{"\U0002ebf0\U00010d40", "\U0001cc00", "\ua7dc"}));
+  EXPECT_EQ(split("[^\\P{Lu}]", text), (Words{"\U0002ebf0\U00010d40\U0001cc00", "\ua7dc"}));
+}
+
+TEST(RegexMatcher, RefusesPropertiesWithoutTables) {
+  for (const char* const pattern : {"\\p{Emoji}", "[a\\P{Alphabetic}]", "\\p{^Xwd}", "\\p{L&}"}) {
+    const auto compiled = RegexMatcher::compile(pattern, "pattern");
+    ASSERT_FALSE(compiled) << pattern;
+    EXPECT_NE(compiled.error().message().find("property"), std::string::npos) << pattern;
+  }
+  for (const char* const pattern : {"\\p{hani}", "\\p{Old_Italic}", "\\p{Any}", "\\P{l}"}) {
+    EXPECT_TRUE(RegexMatcher::compile(pattern, "pattern")) << pattern;
+  }
+}
+
 TEST(RegexMatcher, ReadsIntervalsAsOnigurumaDoes) {
   EXPECT_EQ(split("a{2}?b", "ab"), (Words{"a", "b"}));
   EXPECT_EQ(split("a{2}?b", "aab"), (Words{"aab"}));

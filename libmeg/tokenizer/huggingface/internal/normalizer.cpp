@@ -11,6 +11,7 @@
 #include "libmeg/text/utf8.h"
 #include "libmeg/tokenizer/huggingface/internal/precompiled.h"
 #include "libmeg/tokenizer/internal/character_class.h"
+#include "libmeg/tokenizer/internal/lower_case.h"
 #include "libmeg/tokenizer/internal/normalization_class.h"
 #include "libmeg/tokenizer/internal/step_class.h"
 #include "libmeg/tokenizer/pretokenizer/internal/regex_matcher.h"
@@ -172,8 +173,7 @@ class Lowercase : public Normalizer {
       if (c == kCapitalIWithDot) {
         changed += "i\xCC\x87";
       } else {
-        text::append_code_point(
-            static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))), changed);
+        text::append_code_point(lower_case(c), changed);
       }
     });
     return {};

@@ -7,6 +7,7 @@
 
 #include "libmeg/text/utf8.h"
 #include "libmeg/tokenizer/internal/base64.h"
+#include "libmeg/tokenizer/internal/grapheme_class.h"
 #include "libmeg/tokenizer/sentencepiece/internal/charsmap.h"
 
 namespace meg::tokenizer {
@@ -17,19 +18,69 @@ using sentencepiece::Charsmap;
 /// Graphemes of so many bytes are looked up character by character.
 constexpr size_t kLongGrapheme = 6;
 
+/// A code point that utf8proc joins with others as tokenizers joins `code_point`, whose Unicode
+/// version may be another one.
+utf8proc_int32_t stand_in(char32_t code_point, GraphemeClass grapheme_class) {
+  constexpr utf8proc_int32_t kMark = 0x301;
+  constexpr utf8proc_int32_t kPrepended = 0x600;
+  const auto same = static_cast<utf8proc_int32_t>(code_point);
+  const auto known = utf8proc_get_property(same)->boundclass;
+  const bool joins = known == UTF8PROC_BOUNDCLASS_EXTEND || known == UTF8PROC_BOUNDCLASS_ZWJ ||
+                     known == UTF8PROC_BOUNDCLASS_SPACINGMARK;
+  const bool is_prepended = known == UTF8PROC_BOUNDCLASS_PREPEND;
+  if (grapheme_class.has(GraphemeClass::kJoins)) return joins ? same : kMark;
+  if (grapheme_class.has(GraphemeClass::kPrepended)) return is_prepended ? same : kPrepended;
+  return joins || is_prepended ? 'x' : same;
+}
+
+/// Follows the characters of a text to where its first grapheme ends.
+class GraphemeEnd {
+ public:
+  explicit GraphemeEnd(char32_t first) { is_before(first); }
+
+  /// Whether the grapheme ends before the next character.
+  bool is_before(char32_t next) {
+    const GraphemeClass grapheme_class = tokenizer::grapheme_class(next);
+    const utf8proc_int32_t next_stand_in = stand_in(next, grapheme_class);
+    const bool is_break =
+        last_ != kNone && utf8proc_grapheme_break_stateful(last_, next_stand_in, &state_);
+    const bool is_conjunct =
+        conjunct_ == Conjunct::kLinked && grapheme_class.has(GraphemeClass::kConsonant);
+    last_ = next_stand_in;
+    follow_conjunct(grapheme_class);
+    return is_break && !is_conjunct;
+  }
+
+ private:
+  static constexpr utf8proc_int32_t kNone = -1;
+
+  // A consonant, and behind it a linker, with others of a conjunct around it.
+  enum class Conjunct { kNone, kBegun, kLinked };
+
+  void follow_conjunct(GraphemeClass next) {
+    if (next.has(GraphemeClass::kConsonant)) {
+      conjunct_ = Conjunct::kBegun;
+    } else if (!next.has(GraphemeClass::kConjunct)) {
+      conjunct_ = Conjunct::kNone;
+    } else if (next.has(GraphemeClass::kLinker) && conjunct_ == Conjunct::kBegun) {
+      conjunct_ = Conjunct::kLinked;
+    }
+  }
+
+  utf8proc_int32_t last_ = kNone;
+  utf8proc_int32_t state_ = 0;
+  Conjunct conjunct_ = Conjunct::kNone;
+};
+
 /// Bytes of the first grapheme of a text that is not empty.
 size_t grapheme_size(std::string_view text) {
-  text::DecodedCodePoint last = text::decode_code_point(text);
-  size_t size = last.size;
-  utf8proc_int32_t state = 0;
+  const text::DecodedCodePoint first = text::decode_code_point(text);
+  GraphemeEnd end(first.code_point);
+  size_t size = first.size;
   while (size < text.size()) {
     const text::DecodedCodePoint next = text::decode_code_point(text.substr(size));
-    if (utf8proc_grapheme_break_stateful(static_cast<utf8proc_int32_t>(last.code_point),
-                                         static_cast<utf8proc_int32_t>(next.code_point), &state)) {
-      break;
-    }
+    if (end.is_before(next.code_point)) break;
     size += next.size;
-    last = next;
   }
   return size;
 }

@@ -11,6 +11,7 @@
 #include "libmeg/text/printable.h"
 #include "libmeg/text/utf8.h"
 #include "libmeg/tokenizer/internal/character_class.h"
+#include "libmeg/tokenizer/internal/pattern_property.h"
 #include "libmeg/tokenizer/pretokenizer/internal/oniguruma_dialect.h"
 
 namespace meg::tokenizer {
@@ -20,58 +21,68 @@ namespace {
 constexpr uint32_t kMatchLimit = 10'000'000;
 constexpr uint32_t kDepthLimit = 100'000;
 
-/// The ranges of a class for brackets, as PCRE2 writes them.
-template <class IsMember>
-std::string ranges_of(const IsMember& is_member) {
-  std::string ranges;
-  constexpr char32_t kEnd = 0x110000;
-  for (char32_t c = 0; c < kEnd; ++c) {
-    // PCRE2 refuses patterns that name surrogates, which no UTF-8 text holds.
-    if (!is_member(character_class(c)) || (c >= 0xD800 && c < 0xE000)) continue;
-    const char32_t first = c;
-    while (c + 1 < kEnd && c + 1 != 0xD800 && is_member(character_class(c + 1))) ++c;
-    ranges += fmt::format("\\x{{{:x}}}-\\x{{{:x}}}", static_cast<uint32_t>(first),
-                          static_cast<uint32_t>(c));
+/// Ranges of code points for brackets, as PCRE2 writes them.
+class WrittenRanges {
+ public:
+  /// first: behind what was added before.
+  void add(char32_t first, char32_t last) {
+    if (last_ && *last_ + 1 == first) {
+      last_ = last;
+      return;
+    }
+    write_last();
+    text_ += fmt::format("\\x{{{:x}}}-", static_cast<uint32_t>(first));
+    last_ = last;
   }
-  return ranges;
-}
 
-template <CharacterClass kWanted>
-bool is(CharacterClass c) {
-  return c == kWanted;
-}
+  std::string text() && {
+    write_last();
+    return std::move(text_);
+  }
 
-struct Escape {
-  std::string name;
-  std::string ranges;
+ private:
+  void write_last() {
+    if (last_) text_ += fmt::format("\\x{{{:x}}}", static_cast<uint32_t>(*last_));
+  }
+
+  std::string text_;
+  std::optional<char32_t> last_;
 };
 
-template <bool (*kIsMember)(CharacterClass)>
-void add_escapes(const char* member, const char* other, std::vector<Escape>& escapes) {
-  escapes.push_back({member, ranges_of(kIsMember)});
-  escapes.push_back({other, ranges_of([](CharacterClass c) { return !kIsMember(c); })});
+/// \s, or \S where `negated`.
+std::string ranges_of_space(bool negated) {
+  WrittenRanges ranges;
+  for (char32_t c = 0; c < 0x110000; ++c) {
+    // PCRE2 refuses patterns that name surrogates, which no UTF-8 text holds.
+    if (is_space(c) != negated && (c < 0xD800 || c >= 0xE000)) ranges.add(c, c);
+  }
+  return std::move(ranges).text();
 }
 
-/// Escapes that PCRE2, with its own Unicode version, would understand in another way than the
-/// packages do.
-const std::vector<Escape>& escapes() {
-  static const std::vector<Escape> all = [] {
-    std::vector<Escape> made;
-    add_escapes<is_letter>("\\p{L}", "\\P{L}", made);
-    add_escapes<is<CharacterClass::kNumber>>("\\p{N}", "\\P{N}", made);
-    add_escapes<is<CharacterClass::kMark>>("\\p{M}", "\\P{M}", made);
-    add_escapes<is<CharacterClass::kLower>>("\\p{Ll}", "\\P{Ll}", made);
-    add_escapes<is<CharacterClass::kSpace>>("\\s", "\\S", made);
-    return made;
-  }();
-  return all;
+/// The name in \p{name}, \P{name} or \p{^name}; empty for any other element.
+std::string_view name_of_property(std::string_view element) {
+  const bool is_property =
+      (element.starts_with("\\p{") || element.starts_with("\\P{")) && element.ends_with('}');
+  if (!is_property) return {};
+  const size_t begin = element.substr(3).starts_with('^') ? 4 : 3;
+  return element.substr(begin, element.size() - begin - 1);
 }
 
-/// Empty for other escapes.
-std::string_view ranges_of_escape(std::string_view name) {
-  const auto found = std::find_if(escapes().begin(), escapes().end(),
-                                  [name](const Escape& escape) { return escape.name == name; });
-  return found == escapes().end() ? std::string_view() : found->ranges;
+/// Of an escape that PCRE2, with its own Unicode version, would understand in another way than the
+/// packages do; empty for any other element.
+std::string ranges_of_escape(std::string_view element) {
+  static const std::string spaces = ranges_of_space(false);
+  static const std::string others = ranges_of_space(true);
+  if (element == "\\s") return spaces;
+  if (element == "\\S") return others;
+  const auto property = find_pattern_property(name_of_property(element));
+  if (!property) return {};
+  const bool negated = element.starts_with("\\P") != element.substr(3).starts_with('^');
+  WrittenRanges ranges;
+  for (const PropertyRange& range : property->ranges) {
+    if (property->has(range.value) != negated) ranges.add(range.first, range.last);
+  }
+  return std::move(ranges).text();
 }
 
 /// Bytes of what stands at the beginning of a pattern: an escape with its braces, else a character.
@@ -82,6 +93,22 @@ size_t size_of_element(std::string_view pattern) {
   const bool has_braces = std::string_view("pPx").find(pattern[1]) != std::string_view::npos &&
                           pattern.substr(2).starts_with('{');
   return has_braces ? std::min(pattern.find('}'), pattern.size() - 1) + 1 : 2;
+}
+
+/// Refuses properties of which libmeg has no tables, because PCRE2's Unicode version is another
+/// one.
+Status check_properties(std::string_view pattern, const std::string& name) {
+  for (std::string_view rest = pattern; !rest.empty();) {
+    const std::string_view element = rest.substr(0, size_of_element(rest));
+    rest.remove_prefix(element.size());
+    const std::string_view property = name_of_property(element);
+    // These two are the same in every version.
+    if (property.empty() || property == "Any" || property == "ASCII") continue;
+    if (find_pattern_property(property)) continue;
+    return make_error(StatusCode::kUnsupported, "{}: the property {} in a pattern is not supported",
+                      name, text::printable(element));
+  }
+  return {};
 }
 
 /// Bytes of `(?i)`, which switches a flag; 0 where another element begins.
@@ -97,27 +124,6 @@ struct Freed {
 };
 
 using Code = std::unique_ptr<pcre2_code, Freed<pcre2_code_free>>;
-
-/// Whether \p{sc:name} means something.
-bool is_script(std::string_view name) {
-  const std::string pattern = fmt::format("\\p{{sc:{}}}", name);
-  int error = 0;
-  PCRE2_SIZE offset = 0;
-  return Code(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), PCRE2_UTF,
-                            &error, &offset, nullptr)) != nullptr;
-}
-
-/// element: \p{Han}, \P{Han} or \p{^Han}, which for PCRE2 has also the characters that Chinese
-/// shares with other scripts, such as its punctuation. \p{sc:Han}, as the packages mean it.
-std::string script_alone(std::string_view element) {
-  const bool is_property =
-      (element.starts_with("\\p{") || element.starts_with("\\P{")) && element.ends_with('}');
-  if (!is_property) return std::string(element);
-  const size_t begin = element.substr(3).starts_with('^') ? 4 : 3;
-  const std::string_view name = element.substr(begin, element.size() - begin - 1);
-  if (!is_script(name)) return std::string(element);
-  return fmt::format("{}sc:{}}}", element.substr(0, begin), name);
-}
 
 /// Writes a pattern in PCRE2's dialect: with classes of characters as the packages see them, and
 /// for Oniguruma with its meaning of `{2}?`, which may match nothing, of `{1,3}+`, which repeats
@@ -170,9 +176,9 @@ class Translation {
     } else if (!is_quantifier && !in_brackets_) {
       repeated_ = text_.size();
     }
-    const std::string_view ranges = ranges_of_escape(element);
+    const std::string ranges = ranges_of_escape(element);
     if (ranges.empty()) {
-      text_ += script_alone(element);
+      text_ += element;
     } else {
       text_.append(in_brackets_ ? "" : "[").append(ranges).append(in_brackets_ ? "" : "]");
     }
@@ -209,6 +215,7 @@ Result<RegexMatcher> RegexMatcher::compile(std::string_view pattern, const std::
                                            Dialect dialect) {
   const bool is_oniguruma = dialect == Dialect::kOniguruma;
   if (is_oniguruma) MEG_RETURN_IF_ERROR(check_oniguruma_dialect(pattern, name));
+  MEG_RETURN_IF_ERROR(check_properties(pattern, name));
   const std::string written = Translation(pattern, dialect).text();
   int error = 0;
   PCRE2_SIZE offset = 0;
