@@ -1,4 +1,9 @@
 """Words, texts and vocabularies of Chinese, Japanese and Korean characters."""
+import unicodedata
+
+
+def is_assigned(text):
+    return all(unicodedata.category(character) != "Cn" for character in text)
 
 
 def cjk_corpus(chooser):
@@ -21,7 +26,7 @@ def texts_of_joints(chooser, values, count):
         for value in chooser.choices(wide, k=chooser.randrange(1, 40)):
             begin, end = sorted(chooser.choices(range(len(value) + 1), k=2))
             parts.append(chooser.choice([value, value, value[begin:end], chooser.choice([b" ", b"a", b"\xc3\xa9", b"\n"])]))
-        texts.append(b"".join(parts).decode(errors="ignore"))
+        texts.append("".join(filter(is_assigned, b"".join(parts).decode(errors="ignore"))))
     return texts
 
 
