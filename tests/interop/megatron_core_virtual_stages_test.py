@@ -28,14 +28,33 @@ class VirtualStages(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr[-3000:])
         return done.stdout
 
+    def save(self, fields, folder):
+        """By form."""
+        self.run_program(sys.executable, "-W", "ignore", os.path.join(HERE, "megatron_core", "virtual_stages.py"),
+                         repr(fields | {"virtual_pipeline_model_parallel_size": 2}), folder, *FORMS)
+        return [os.path.join(folder, form) for form in FORMS]
+
+    def test_masters_that_core_saved_shifted_are_refused(self):
+        """Behind a bucket that ends with padding the names have the state of what lies further on."""
+        with tempfile.TemporaryDirectory() as folder:
+            buffers, named = self.save({"pp": 2, "world_size": 4, "data_parallel_size": 2,
+                                        "ddp_bucket_size": 5000}, os.path.join(folder, "saved"))
+            self.run_program(VERIFY, "checkpoint", buffers)
+            for flags in ([], ["--target-format", "torch_dist"]):
+                save = os.path.join(folder, f"none{len(flags)}")
+                done = run_package([UTIL, "--load-dir", named, "--save-dir", save, *flags])
+                self.assertEqual(done.returncode, 1, done.stdout)
+                self.assertRegex(done.stderr.splitlines()[-1], "^error: .*: expected the optimizer.s fp32 weights.*--no-optim")
+                self.assertFalse(os.path.exists(save))
+                # The weights are whole; nobody but the user can say what else is to be kept.
+                for flag in ("--no-optim", "--no-master-check"):
+                    self.run_program(UTIL, "--load-dir", named, "--save-dir", save + flag, *flags, flag)
+                    self.run_program(VERIFY, "diff", "--no-optim", buffers, save + flag)
+
     def test_buffers_say_what_named_tensors_say(self):
         for fields in RUNS:
             with self.subTest(fields=fields), tempfile.TemporaryDirectory() as folder:
-                saved = os.path.join(folder, "saved")
-                self.run_program(sys.executable, "-W", "ignore",
-                                 os.path.join(HERE, "megatron_core", "virtual_stages.py"),
-                                 repr(fields | {"virtual_pipeline_model_parallel_size": 2}), saved, *FORMS)
-                buffers, named = (os.path.join(saved, form) for form in FORMS)
+                buffers, named = self.save(fields, os.path.join(folder, "saved"))
                 self.run_program(VERIFY, "checkpoint", buffers)
                 # Weights, masters and two moments of each.
                 found = re.search(r"equal \((\d+) parameters, (\d+) tensors",

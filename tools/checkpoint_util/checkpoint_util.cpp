@@ -92,6 +92,7 @@ Status save_dist(const checkpoint::MegatronCheckpoint& checkpoint,
   checkpoint::SaveTorchDistOptions options{
       .keep_optimizer = !arguments.no_optim,
       .distributed_optimizer = arguments.target_optimizer != "plain",
+      .check_masters = !arguments.no_master_check,
       .expert_model_parallel_size = arguments.target_expert_size,
       .names = std::nullopt,
       .transfer = {}};

@@ -279,6 +279,8 @@ std::optional<int> parse_checkpoint_util(int argc, const char* const* argv,
   flags.value("--memory-budget", &arguments->memory_budget, "SIZE",
               "memory limit of the process, such as 512MiB or 2GiB");
   flags.toggle("--no-crc", &arguments->no_crc, "do not check the CRC-32 of the data read");
+  flags.toggle("--no-master-check", &arguments->no_master_check,
+               "convert an optimizer whose fp32 weights are not those of the model");
   flags.arguments(megatron::argument_rows(megatron::ArgumentFamily::kConvert), ArgumentScope(),
                   &arguments->args);
   if (const std::optional<int> code = flags.parse(argc, argv)) return code;
@@ -340,6 +342,7 @@ Result<checkpoint::ReshardOptions> reshard_options(
   options.params_dtype = params_dtype(arguments);
   options.keep_optimizer = !arguments.no_optim;
   options.check_crcs = !arguments.no_crc;
+  options.check_masters = !arguments.no_master_check;
   if (arguments.target_optimizer.has_value()) {
     options.distributed_optimizer = arguments.target_optimizer == "distributed";
   }

@@ -38,6 +38,7 @@ struct CheckpointUtilArguments {
   std::string memory_budget = "512MiB";
   bool dry_run = false;
   bool no_crc = false;
+  bool no_master_check = false;
   CheckpointFlags checkpoint;
 };
 

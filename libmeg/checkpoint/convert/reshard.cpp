@@ -100,6 +100,9 @@ void count_parameters(const MegatronCheckpoint& checkpoint, ReshardPlan* plan) {
 Result<ReshardPlan> plan_reshard(const MegatronCheckpoint& checkpoint,
                                  const ReshardOptions& options) {
   MEG_RETURN_IF_ERROR(check_optimizer(checkpoint, options));
+  if (options.keep_optimizer && options.check_masters) {
+    MEG_RETURN_IF_ERROR(check_masters(checkpoint));
+  }
   MEG_ASSIGN_OR_RETURN(const TargetLayout layout, lay_out_target(checkpoint, options));
   ReshardPlan plan;
   plan.source_padded_vocab_size = layout.source_vocab_rows;

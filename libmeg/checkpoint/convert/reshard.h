@@ -26,6 +26,8 @@ struct ReshardOptions {
   /// The data-parallel size that its buffers are padded for and that args state; unset: the
   /// source's.
   std::optional<int64_t> data_parallel_size;
+  /// Refuses a source whose fp32 masters do not belong to its weights.
+  bool check_masters = true;
   /// Checks what is read while planning (generator states to be changed) against its CRC-32.
   bool check_crcs = true;
 };

@@ -260,6 +260,9 @@ Result<SavedTorchDist> save_torch_dist(const MegatronCheckpoint& checkpoint,
                                        const std::string& save_dir,
                                        const SaveTorchDistOptions& options) {
   MEG_RETURN_IF_ERROR(check_save_dir(checkpoint, save_dir));
+  if (options.keep_optimizer && options.check_masters) {
+    MEG_RETURN_IF_ERROR(check_masters(checkpoint));
+  }
   SavedTorchDist saved;
   MEG_RETURN_IF_ERROR(check_tied_copy(checkpoint, options.keep_optimizer, &saved.notes));
   note_drifted_replicas(checkpoint, options.keep_optimizer, &saved.notes);

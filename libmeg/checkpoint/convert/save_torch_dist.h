@@ -14,6 +14,8 @@ struct SaveTorchDistOptions {
   bool keep_optimizer = true;
   /// The optimizer's form: fully reshardable, as --use-distributed-optimizer loads it, or plain.
   bool distributed_optimizer = true;
+  /// Refuses a source whose fp32 masters do not belong to its weights.
+  bool check_masters = true;
   /// Of the runs that will load it: with several ranks they chain an optimizer for what all of them
   /// hold alike and one for experts. Without it the source's.
   std::optional<int64_t> expert_model_parallel_size = std::nullopt;

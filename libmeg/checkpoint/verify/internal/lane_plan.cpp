@@ -11,6 +11,10 @@ constexpr std::string_view kTiedCause =
     "the copies drifted apart in training, or one of them was edited; Megatron's tools take the "
     "first stage's";
 
+constexpr std::string_view kMastersCause =
+    "weights or masters were edited, but not both; or megatron-core saved buckets with padding "
+    "between them in the form fully_reshardable, which shifts the state behind the first";
+
 /// A parameter on one rank.
 struct Member {
   const RankContent* rank = nullptr;
@@ -178,7 +182,7 @@ void LanePlanner::add_weights(const std::vector<Member>& members) {
                                .first = index,
                                .second = weight,
                                .check = CheckpointCheck::kMasters,
-                               .likely_cause = "weights or masters were edited, but not both"});
+                               .likely_cause = std::string(kMastersCause)});
   }
   groups_.push_back(std::move(group));
 }

@@ -20,6 +20,17 @@ namespace {
 using Source = std::shared_ptr<const TensorSource>;
 using Places = std::vector<FlatBuffer::Place>;
 
+/// A float32 as it is after a 16-bit type has held it.
+float through(DType dtype, float value) {
+  std::array<std::byte, 2> narrow;
+  float wide = 0;
+  const Status done =
+      convert_floats(DType::kFloat32, std::as_bytes(std::span(&value, 1)), dtype, narrow);
+  const Status back =
+      convert_floats(dtype, narrow, DType::kFloat32, std::as_writable_bytes(std::span(&wide, 1)));
+  return done.ok() && back.ok() ? wide : value;
+}
+
 /// Whether a float32 rounds to these bytes: to nearest even, or half away from zero as kernels that
 /// keep the lower half of the master beside the weight do.
 bool rounds_to(float master, DType dtype, std::span<const std::byte> weight) {
@@ -38,7 +49,9 @@ bool rounds_to(float master, DType dtype, std::span<const std::byte> weight) {
   if (std::isnan(master) || std::isnan(wide)) return std::isnan(master) && std::isnan(wide);
   // A master half way between two weights, rounded away from zero: one step towards the weight it
   // rounds there to nearest as well.
-  return rounds(std::nextafter(master, wide));
+  if (rounds(std::nextafter(master, wide))) return true;
+  // Weights that were converted since (--target-params-dtype) were rounded to another type before.
+  return rounds(through(DType::kBFloat16, master)) || rounds(through(DType::kFloat16, master));
 }
 
 /// The parameters of one buffer.
