@@ -27,10 +27,10 @@ class BinFile {
 
   int64_t size() const { return object_ ? object_->size() : static_cast<int64_t>(file_.size()); }
 
-  /// nullptr for a file.
+  /// The object; nullptr for a file.
   const s3::Object* object() const { return object_.get(); }
 
-  /// Of a file; empty for an object.
+  /// The mapped bytes of a file; empty for an object.
   std::span<const std::byte> mapped() const { return file_.bytes(); }
 
   /// Like MappedFile::release. Does nothing for an object.

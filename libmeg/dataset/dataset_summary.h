@@ -8,7 +8,7 @@
 
 namespace meg::dataset {
 
-/// Sequences whose lengths lie in [from, to].
+/// The number of sequences whose lengths are in [from, to].
 struct LengthBucket {
   int32_t from = 0;
   int32_t to = 0;

@@ -31,7 +31,7 @@ IndexFormat index_format(std::span<const std::byte> idx);
 int64_t index_bytes(IndexFormat format, int64_t sequences, int64_t documents);
 
 inline constexpr std::string_view kIndexMagic("MMIDIDX\0\0", 9);
-inline constexpr uint64_t kIndexVersion = 1;  ///< Of both formats.
+inline constexpr uint64_t kIndexVersion = 1;  ///< The same for both formats.
 
 // Byte offsets of the header's fields in the .idx file.
 inline constexpr int64_t kIndexVersionOffset = 9;           ///< u64
@@ -63,7 +63,7 @@ struct IndexLayout {
   int64_t sequence_modes = 0;     ///< S x i8, only in multimodal files; else the file's end
 };
 
-/// nullopt where the file would be longer than an int64_t counts.
+/// nullopt if the file's size would not fit an int64_t.
 std::optional<IndexLayout> index_layout(uint64_t sequence_count, uint64_t document_index_count);
 
 /// The code of dtype in the header, 1 to 8. nullopt for dtypes that datasets cannot have.

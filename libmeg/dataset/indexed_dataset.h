@@ -42,8 +42,8 @@ class IndexedDataset {
     std::optional<bool> multimodal = {};
     /// How .bin will be accessed.
     io::MappedFile::Access access = io::MappedFile::Access::kNormal;
-    /// At s3://: the folder that keeps the copy of .idx (--object-storage-cache-path), with its
-    /// path below as Megatron gives it; empty: a temporary file, which goes with the dataset.
+    /// At s3://: the folder for the copy of .idx (--object-storage-cache-path), in which it has the
+    /// path that Megatron uses; empty: a temporary file, which is removed with the dataset.
     std::string idx_cache = {};
   };
 
@@ -88,7 +88,7 @@ class IndexedDataset {
   /// D = documents + 1 sequence numbers; document d is the sequences [x(d), x(d + 1)).
   LittleEndianArray<int64_t> document_indices() const { return documents_; }
 
-  /// S modes; empty where the dataset is not multimodal.
+  /// S modes; empty if the dataset is not multimodal.
   LittleEndianArray<int8_t> sequence_modes() const { return modes_; }
 
   /// kOutOfRange unless 0 <= document < document_count().
@@ -133,7 +133,7 @@ class IndexedDataset {
   std::span<const std::byte> idx_bytes(int64_t begin, int64_t end) const;
   Status check_ends() const;
   bool has_own_size(int64_t sequence) const;
-  /// Where the sequence lies in .bin, all of it.
+  /// The bytes of .bin that are the sequence; checks that .bin has all of them.
   Result<ByteRange> bytes_of(int64_t sequence) const;
   Result<std::span<const std::byte>> items_of_type(int64_t sequence, DType dtype) const;
 

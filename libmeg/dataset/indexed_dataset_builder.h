@@ -44,7 +44,7 @@ class IndexedDatasetBuilder {
     std::optional<Mark> resume_at = std::nullopt;
     /// The tokenizer of the ids, stored in PREFIX.libmeg, which appears together with the pair.
     std::optional<DatasetTokenizer> tokenizer = std::nullopt;
-    ShardRun shard_run = {};  ///< Of a shard, for PREFIX.libmeg, too.
+    ShardRun shard_run = {};  ///< For a shard: written to PREFIX.libmeg.
   };
 
   /// prefix: may end in ".bin" or ".idx". kInvalidArgument for a dtype or modes that the format
@@ -113,7 +113,7 @@ class IndexedDatasetBuilder {
   static Status finish_all(std::span<IndexedDatasetBuilder* const> builders,
                            const std::function<Status()>& before_publishing = {});
 
-  /// Of a resumable builder, what a finished dataset is.
+  /// A dataset that a resumable builder has finished.
   struct Finished {
     std::string prefix;
     IndexFormat format = IndexFormat::kMmididx;

@@ -27,8 +27,9 @@ class LittleEndianArray {
     assert(bytes.size() % sizeof(T) == 0);
   }
 
-  /// Of int64, each of which is an element in units of `unit`, at least 1. What is below 0, or does
-  /// not fit in T, reads as -1: users, who check for negative elements anyway, find it damaged.
+  /// An array of int64 whose elements are multiples of `unit`, at least 1. A negative element, or
+  /// one that does not fit T, reads as -1, so that callers, which check for negative elements
+  /// anyway, detect the damage.
   static LittleEndianArray of_int64(std::span<const std::byte> bytes,
                                     int64_t unit) requires std::is_integral_v<T> {
     assert(bytes.size() % sizeof(int64_t) == 0 && unit >= 1);
@@ -44,7 +45,7 @@ class LittleEndianArray {
 
   std::span<const std::byte> bytes() const { return bytes_; }
 
-  /// Those of the elements [begin, end).
+  /// The bytes of the elements [begin, end).
   std::span<const std::byte> bytes(int64_t begin, int64_t end) const {
     assert(begin >= 0 && begin <= end && end <= size());
     return bytes_.subspan(static_cast<size_t>(begin) * element_bytes(),
@@ -66,7 +67,7 @@ class LittleEndianArray {
 
   T back() const { return (*this)[size() - 1]; }
 
-  /// A buffer for copy() where the array goes through memory piece by piece.
+  /// A buffer for copy(), to process the array piece by piece.
   std::vector<T> piece_buffer() const {
     constexpr int64_t kMaxElements = int64_t{1} << 15;
     return std::vector<T>(static_cast<size_t>(std::min(size(), kMaxElements)));

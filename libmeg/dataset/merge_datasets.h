@@ -52,9 +52,8 @@ bool is_dataset_folder(const std::string& input);
 /// and a different extension are ignored.
 Result<std::vector<std::string>> dataset_prefixes_in(const std::string& folder);
 
-/// Of `prefixes`, which are those in `folder`, the datasets NAME_KEY_document, or
-/// NAME_KEY_sentence, of a JSON key. kInvalidArgument where there are none, or both, which are the
-/// same texts twice.
+/// Selects, from the `prefixes` in `folder`, the datasets NAME_KEY_document or NAME_KEY_sentence of
+/// a JSON key. kInvalidArgument if there are none, or both kinds, which are the same texts twice.
 Result<std::vector<std::string>> dataset_prefixes_of_key(const std::string& folder,
                                                          const std::vector<std::string>& prefixes,
                                                          const std::string& key);

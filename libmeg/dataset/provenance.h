@@ -31,15 +31,15 @@ class Provenance {
   static constexpr std::string_view kMagic{"MEGPROV\0", 8};
   static constexpr uint64_t kVersion = 1;
 
-  /// The sidecar of the dataset at `prefix`, which may end in ".bin" or ".idx"; nullopt where there
-  /// is none. kCorruption for damage, and where PREFIX.idx is not the one it was written for.
+  /// The sidecar of the dataset at `prefix`, which may end in ".bin" or ".idx"; nullopt if there is
+  /// none. kCorruption for damage, and if PREFIX.idx is not the one it was written for.
   static Result<std::optional<Provenance>> open_beside(const std::string& prefix);
 
   int64_t document_count() const { return documents_; }
 
   int64_t source_count() const { return sources_; }
 
-  /// kOutOfRange unless 0 <= document < document_count(), kCorruption where it names no source.
+  /// kOutOfRange unless 0 <= document < document_count(), kCorruption if it names no source.
   Result<DocumentPlace> place(int64_t document) const;
 
   /// The name that the input was given by. source: in [0, source_count()).

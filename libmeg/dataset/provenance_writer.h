@@ -16,8 +16,8 @@ namespace meg::dataset {
 /// lock. One thread at a time, except for sync().
 class ProvenanceWriter {
  public:
-  /// resume_at: if set, the places wait in PREFIX.provenance.resume, of whose documents only so
-  /// many count; kCorruption where there are fewer.
+  /// resume_at: if set, continues PREFIX.provenance.resume, of which only this many documents
+  /// count; kCorruption if it has fewer.
   static Result<ProvenanceWriter> create(const std::string& prefix,
                                          std::optional<int64_t> resume_at = {});
   ProvenanceWriter(ProvenanceWriter&&) noexcept;
@@ -29,7 +29,7 @@ class ProvenanceWriter {
   /// Writes everything to the system.
   Status flush();
 
-  /// Flushes what the system has to the device; from any thread.
+  /// Flushes to the device; may be called from any thread.
   Status sync() const;
 
   /// Ends the places. sources: the names that their numbers mean.
@@ -38,8 +38,8 @@ class ProvenanceWriter {
   /// After complete(), and once PREFIX.idx is there: the file appears.
   Status publish();
 
-  /// The publish() of a resumed writer whose process was killed after complete(); does nothing
-  /// where it was done.
+  /// The publish() of a resumed writer whose process was killed after complete(); does nothing if
+  /// that was done.
   static Status publish_kept(const std::string& prefix);
 
  private:

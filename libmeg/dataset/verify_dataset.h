@@ -47,7 +47,7 @@ struct VerifyCheck {
 };
 
 struct VerifyOptions {
-  std::optional<bool> multimodal = {};  ///< As IndexedDataset::Options.
+  std::optional<bool> multimodal = {};  ///< See IndexedDataset::Options.
   /// Whether .idx is a view of .bin: sequences may be anywhere inside it, in any order and more
   /// than once, and need not fill it. Otherwise their order and .bin's size must be as a writer
   /// produces them.

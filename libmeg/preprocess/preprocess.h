@@ -35,8 +35,8 @@ struct PreprocessOptions {
   /// Files, folders (their files sorted by name), glob patterns and "-", standard input, in order.
   std::vector<std::string> inputs;
   InputOptions input;
-  std::optional<int64_t> max_documents;  ///< Only so many from the input's begin; at least 1.
-  /// Of `<prefix>_<key>_document.{bin,idx}`, or `_sentence`; of a shard
+  std::optional<int64_t> max_documents;  ///< Stops after this many documents; at least 1.
+  /// The prefix in `<prefix>_<key>_document.{bin,idx}` or `_sentence`; a shard's is
   /// `<prefix>_shard00001of00004_<key>_document`.
   std::string output_prefix;
   std::vector<std::string> json_keys = {"text"};
@@ -67,8 +67,8 @@ struct PreprocessOptions {
   /// Names and values of everything else that the tokens depend on, such as the tokenizer's files:
   /// a change is an error.
   std::vector<std::pair<std::string, std::string>> resume_identity;
-  /// The same of what no file decides, such as the revision of Megatron, where there are shards:
-  /// those with other values cannot be merged.
+  /// The same for settings that no file determines, such as the revision of Megatron: shards with
+  /// different values cannot be merged.
   std::vector<std::pair<std::string, std::string>> shard_settings;
   /// How much work a killed process may lose.
   std::chrono::milliseconds checkpoint_interval{2000};
@@ -77,19 +77,19 @@ struct PreprocessOptions {
   std::optional<dataset::DatasetTokenizer> dataset_tokenizer;
 
   int workers = 1;                       ///< Threads that tokenize.
-  size_t chunk_bytes = size_t{1} << 20;  ///< Input bytes a worker takes at a time.
+  size_t chunk_bytes = size_t{1} << 20;  ///< Input bytes that a worker processes at a time.
 };
 
 struct PreprocessSummary {
   int64_t documents = 0;        ///< Lines that gave a document, were it an empty one.
   int64_t short_documents = 0;  ///< Left out for min_tokens.
-  int64_t tokens = 0;           ///< Of all keys, end-of-document tokens included.
+  int64_t tokens = 0;           ///< In all keys, end-of-document tokens included.
   int64_t input_bytes = 0;      ///< Read.
   int64_t text_bytes = 0;   ///< UTF-8 of the texts that were tokenized, short documents included.
   int64_t text_tokens = 0;  ///< Their tokens, without end-of-document tokens.
   int64_t blank_lines = 0;
   int64_t skipped_lines = 0;
-  std::vector<std::string> datasets;          ///< Prefixes of what was written.
+  std::vector<std::string> datasets;          ///< Prefixes of the datasets written.
   bool was_finished = false;                  ///< An earlier process did it all; its counts.
   std::vector<std::string> skipped_examples;  ///< Messages of the first skipped lines.
   std::vector<std::string> warnings;          ///< Warnings for the user; usually empty.

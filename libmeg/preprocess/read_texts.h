@@ -39,7 +39,7 @@ class TextVisitor {
  public:
   virtual ~TextVisitor() = default;
 
-  /// text: valid UTF-8 with text::kTextPadding readable bytes behind it, valid during the call. An
+  /// text: valid UTF-8 with text::kTextPadding readable bytes after it, valid during the call. An
   /// error ends the work.
   virtual Status visit(std::string_view text) = 0;
 };

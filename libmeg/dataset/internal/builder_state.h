@@ -14,7 +14,7 @@
 
 namespace meg::dataset {
 
-/// The names of files that another process can resume, behind those they get.
+/// Suffixes of files that another process can resume, after their final names.
 inline constexpr const char* kResumeSuffix = ".resume";
 inline constexpr const char* kLengthsSuffix = ".lengths.resume";
 inline constexpr const char* kDocumentsSuffix = ".documents.resume";
@@ -24,7 +24,7 @@ int64_t sum(std::span<const int32_t> values);
 /// The first negative value's place, or values.size().
 size_t find_negative(std::span<const int32_t> values);
 
-/// A pair in the making: its files, and what they hold so far.
+/// The state of a builder: its files, and their contents so far.
 struct IndexedDatasetBuilder::State {
   State(const Options& chosen, io::FileLock held, io::AtomicFile bin_file, io::AtomicFile idx_file,
         io::AtomicFile lengths_file, io::AtomicFile documents_file, io::AtomicFile modes_file)

@@ -13,9 +13,9 @@ namespace meg::dataset {
 /// they are).
 Status check_is_readable(std::string_view prefix);
 
-/// A whole file beside .bin, mapped. An object is copied to this machine before: into folder
-/// `cache`, as CACHE/BUCKET/KEY beside its ETag, which the next call compares; where that is empty,
-/// into a temporary file without a name ($TMPDIR, /tmp).
+/// Maps a whole file beside .bin. An object is first copied to this machine: into the folder
+/// `cache`, as CACHE/BUCKET/KEY beside its ETag, which the next call compares, or, if `cache` is
+/// empty, into an unnamed temporary file ($TMPDIR, /tmp).
 /// Errors: those of MappedFile::open and ObjectStore::open, kInvalidArgument for a key that would
 /// lead out of the cache, and those of writing the copy.
 /// Mirrors Megatron-LM megatron/core/datasets/object_storage_utils.py: cache_index_file.

@@ -9,7 +9,8 @@
 
 namespace meg::dataset {
 
-/// Single items of a .bin, most often each behind the last one, in bounded memory. One thread.
+/// Reads single items of a .bin, usually in ascending order, in bounded memory. For use by one
+/// thread.
 class ItemCursor {
  public:
   /// bin: must outlive the cursor.
@@ -19,7 +20,7 @@ class ItemCursor {
   ItemCursor& operator=(const ItemCursor&) = delete;
   ~ItemCursor();
 
-  /// The `size` bytes at `offset`, which lie in the file; valid until the next call.
+  /// The `size` bytes at `offset`, which must be inside the file; valid until the next call.
   Result<const std::byte*> item(int64_t offset, int64_t size);
 
  private:

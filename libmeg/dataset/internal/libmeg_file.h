@@ -9,7 +9,7 @@
 
 namespace meg::dataset {
 
-/// What stands in PREFIX.libmeg, JSON beside the pair that Megatron's readers do not look at.
+/// The content of PREFIX.libmeg, a JSON file beside the pair that Megatron's readers ignore.
 struct LibmegFile {
   std::optional<DatasetTokenizer> tokenizer;
   ShardRun shard_run;
@@ -17,8 +17,8 @@ struct LibmegFile {
   bool is_empty() const { return !tokenizer && shard_run.empty(); }
 };
 
-/// The file of a dataset; an empty one where there is none. kCorruption where it is not such a
-/// file.
+/// Reads the file of a dataset; the result is empty if there is none. kCorruption if it is not such
+/// a file.
 Result<LibmegFile> read_libmeg_file(const std::string& prefix);
 
 /// What the file is to hold.

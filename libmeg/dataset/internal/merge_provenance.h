@@ -9,8 +9,8 @@
 
 namespace meg::dataset {
 
-/// The provenance of the inputs' documents, in order, complete; nullopt where no input has any.
-/// notes: told of those that have none, whose documents' sources are then unknown.
+/// The complete provenance of the inputs' documents, in order; nullopt if no input has any. notes:
+/// receives a note about inputs without provenance, whose documents' sources are then unknown.
 Result<std::optional<ProvenanceWriter>> merged_provenance(const std::vector<std::string>& prefixes,
                                                           const std::string& output_prefix,
                                                           std::vector<std::string>& notes);

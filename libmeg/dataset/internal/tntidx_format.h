@@ -26,7 +26,7 @@ inline constexpr int64_t kTntidxSizeCountOffset = 40;        ///< M
 inline constexpr int64_t kTntidxDocumentIndicesOffset = 48;  ///< D = documents + 1
 inline constexpr int64_t kTntidxHeaderSize = 56;
 
-/// The fields of the header, as in the file. An item is what is a sequence in MMIDIDX.
+/// The fields of the header, as in the file. An item corresponds to a sequence in MMIDIDX.
 struct TntidxHeader {
   uint64_t version = kIndexVersion;
   uint64_t dtype_code = 0;
@@ -52,7 +52,7 @@ struct TntidxLayout {
   int64_t end = 0;               ///< of the file
 };
 
-/// nullopt where the file would be longer than an int64_t counts.
+/// nullopt if the file's size would not fit an int64_t.
 std::optional<TntidxLayout> tntidx_layout(uint64_t item_count, uint64_t size_count,
                                           uint64_t document_index_count);
 

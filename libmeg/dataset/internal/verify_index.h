@@ -35,14 +35,14 @@ class IndexVerifier {
   /// there.
   IndexVerifier(const io::MappedFile& idx, VerifyReport& report) : idx_(idx), report_(report) {}
 
-  /// False where the header is too damaged to tell where the arrays are. kUnsupported for TNTIDX
-  /// items of several dimensions.
+  /// False if the header is too damaged to locate the arrays. kUnsupported for TNTIDX items of
+  /// several dimensions.
   Result<bool> run(const VerifyOptions& options);
 
   /// What follows is valid once run() gave true.
   const IndexArrays& arrays() const { return arrays_; }
 
-  /// Bytes; 0 where the dtype is unknown.
+  /// In bytes; 0 if the dtype is unknown.
   int64_t item_size() const { return item_size_; }
 
   /// The sum of the lengths in bytes; nonsense, but defined, where lengths are.
@@ -70,7 +70,7 @@ class IndexVerifier {
   bool counts_fit(int64_t sequences, int64_t document_indices, bool exactly) const;
   void place_arrays(const IndexLayout& layout);
 
-  // Of TNTIDX, in verify_tntidx.cpp.
+  // The checks of TNTIDX, in verify_tntidx.cpp.
   bool check_tntidx_header();
   Result<bool> check_tntidx_sizes();
   void explain_tntidx_counts(Problem& problem) const;
@@ -101,10 +101,10 @@ class IndexVerifier {
   int64_t item_size_ = 0;
   uint64_t expected_pointer_ = 0;
   int64_t filled_documents_ = 0;
-  // Sequences that do not lie inside .bin.
+  // Number of sequences that are not inside .bin.
   int64_t outside_bin_ = 0;
   int64_t first_outside_bin_ = -1;
-  // How the pointers differ from what the lengths say.
+  // The differences between the pointers and the sums of the lengths.
   int64_t wrong_pointers_ = 0;
   int64_t first_wrong_pointer_ = -1;
   int64_t pointer_drift_ = 0;

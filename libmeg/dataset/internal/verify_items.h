@@ -41,16 +41,16 @@ struct ItemScan {
 struct BinPieces {
   std::string path;
   int64_t bytes = 0;
-  size_t piece_bytes = 0;  ///< Of a piece but the last; a multiple of 8.
-  /// Fills a piece; what it returns is less only where the file has become shorter.
+  size_t piece_bytes = 0;  ///< Size of every piece but the last; a multiple of 8.
+  /// Fills a piece and returns the bytes read, which are fewer only if the file has become shorter.
   std::function<Result<size_t>(int64_t offset, std::span<std::byte> into)> read_at;
 };
 
 /// Items outside [0, vocab_size). Reads the whole of `bin`, a piece a worker at a time.
 Result<BadItems> find_ids_outside(const BinPieces& bin, int64_t vocab_size, const ItemScan& scan);
 
-/// Documents with sequences whose last item is not `eod`; damaged entries are left out. Touches or
-/// fetches what holds documents' ends, and keeps neither that nor the pages of `idx`. A document
+/// Documents with sequences whose last item is not `eod`; damaged entries are ignored. Reads only
+/// the parts of .bin with the documents' ends, and releases them and the pages of `idx`. A document
 /// counts as its share of the bytes in `scan.progress`.
 Result<BadItems> find_missing_eod(const io::MappedFile& idx, const IndexArrays& arrays,
                                   const BinFile& bin, int64_t eod, const ItemScan& scan);

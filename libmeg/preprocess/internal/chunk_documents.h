@@ -10,8 +10,8 @@
 
 namespace meg::preprocess {
 
-/// A line that could not be used. line: in its chunk, from 0; kPlaced where the error has its
-/// place.
+/// A line that could not be used. line: its number in the chunk, from 0; kPlaced if the error
+/// includes its place.
 struct BadLine {
   static constexpr int64_t kPlaced = -1;
 
@@ -30,13 +30,13 @@ struct DocumentCounts {
   std::vector<BadLine> bad_lines;  ///< the first kReportedBadLines
 };
 
-/// Takes a document; record: the number of the chunk's record, 0 of lines. False where it leaves
-/// the document out. Its error is that of a bad line and begins with `byte N` of the document, from
-/// 1.
+/// Processes a document and returns whether it was used or left out. record: the number of the
+/// chunk's record, 0 for lines. An error is that of a bad line and begins with `byte N` of the
+/// document, from 1.
 using TakeDocument = std::function<Result<bool>(std::string_view document, size_t record)>;
 
-/// Hands the documents of a chunk to take, in order, and adds up what they were. Ends at a bad line
-/// if asked to.
+/// Passes the documents of a chunk to `take`, in order, and counts them. Stops at a bad line if
+/// requested.
 void read_documents(const TextChunk& chunk, bool stop_at_bad_line, const TakeDocument& take,
                     DocumentCounts& counts);
 

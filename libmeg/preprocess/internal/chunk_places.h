@@ -10,13 +10,13 @@
 
 namespace meg::preprocess {
 
-/// Where the lines of chunks stand in their inputs, once all chunks before have been read. Chunks
-/// may come in any order.
+/// Finds the line numbers of chunks in their inputs, once all earlier chunks have been read. Chunks
+/// may be added in any order.
 class ChunkPlaces {
  public:
   void add(const TextChunk& chunk, const DocumentCounts& counts);
 
-  /// `FILE: line L, `, where the error has no place of its own, and the error.
+  /// The error, preceded by `FILE: line L, ` unless it has a place of its own.
   std::string describe(const TextSource& source, int64_t chunk, const BadLine& bad) const;
 
  private:

@@ -39,7 +39,7 @@ class ChunkTokenizer {
  private:
   struct KeySizes {
     static KeySizes of(const KeyTokens& key);
-    /// Takes back what a document that is not in the dataset left behind.
+    /// Removes the tokens of a document that is left out of the dataset.
     void cut_back(KeyTokens& key) const;
 
     int64_t tokens = 0;

@@ -46,7 +46,7 @@ class DocumentSink {
   /// What has been reserved so far; must not overlap in time with reserve().
   Result<Marks> marks();
 
-  /// Flushes what has been written to the device; from any thread.
+  /// Flushes to the device; may be called from any thread.
   Status sync() const;
 
   /// Publishes all datasets together; with partitions also the merged ones, then their provenance.

@@ -18,16 +18,16 @@
 
 namespace meg::preprocess {
 
-/// Brings tokenized chunks, which workers finish in any order, into the order of the input. This is
-/// the only place where workers meet; what they hold is bounded by a fixed number of results that
-/// go round.
+/// Puts tokenized chunks, which workers finish in any order, into the order of the input. This is
+/// the only place where workers synchronize; their memory is bounded by a fixed number of results
+/// that circulate.
 ///
-/// A worker takes a free result *before* it asks the source for a chunk. So every chunk under way
-/// has its result, the one whose turn it is always gets done, and nobody waits for ever.
+/// A worker takes a free result *before* it asks the source for a chunk. So every chunk in progress
+/// has its result, the next one in order always gets done, and no worker waits forever.
 class OrderedWriter {
  public:
-  /// results: how many go round; more than the workers, so that one that is ahead need not wait.
-  /// token_limit: what a result keeps of a giant line's memory, tokens a key.
+  /// results: the number that circulate; more than the workers, so that a worker that is ahead need
+  /// not wait. token_limit: the memory of a giant line that a result keeps, in tokens per key.
   OrderedWriter(DocumentSink& sink, const PreprocessOptions& options, const TextSource& source,
                 DType dtype, size_t results, int64_t token_limit);
 
@@ -38,8 +38,8 @@ class OrderedWriter {
   /// A cleared result; waits until one is free. Null once the work was stopped.
   std::unique_ptr<TokenizedChunk> take_result();
 
-  /// Takes a chunk's result. Writes it, and those after it that waited for it, when all before it
-  /// have come. A bad line, where it is an error, stops the work.
+  /// Accepts a chunk's result. Once all earlier ones have been written, writes it and the later
+  /// ones that waited for it. A bad line stops the work if it is an error.
   void commit(std::unique_ptr<TokenizedChunk> result);
 
   /// Ends the work early; the first reason stays.

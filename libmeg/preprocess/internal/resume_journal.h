@@ -21,7 +21,7 @@ struct Checkpoint {
   int64_t input = 0;          ///< index of the input to continue with
   int64_t offset = 0;         ///< in its content
   int64_t lines = 0;          ///< of that input, before there
-  PreprocessSummary summary;  ///< Numbers alone.
+  PreprocessSummary summary;  ///< Only its numbers.
   std::vector<dataset::IndexedDatasetBuilder::Mark> marks;  ///< one a JSON key
 };
 
@@ -35,8 +35,8 @@ class ResumeJournal {
   /// partitions; kIoError where another process has it.
   static Result<ResumeJournal> open(const PreprocessOptions& options, DType dtype);
 
-  /// For a run that does not resume: removes the journal of a finished one, which would soon be
-  /// untrue. kInvalidArgument where the outputs are those of an unfinished one.
+  /// For a run that does not resume: removes the journal of a finished run, which would no longer
+  /// be true. kInvalidArgument if the outputs belong to an unfinished run.
   static Status make_way(const PreprocessOptions& options);
 
   const std::string& path() const { return path_; }

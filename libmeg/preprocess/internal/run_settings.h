@@ -12,7 +12,7 @@
 
 namespace meg::preprocess {
 
-/// Names and values of what the options say of the tokens of each document.
+/// Names and values of the options that determine the tokens of each document.
 std::vector<std::pair<std::string, std::string>> run_settings(const PreprocessOptions& options,
                                                               DType dtype);
 

@@ -13,7 +13,7 @@ namespace meg::preprocess {
 /// The documents of one key of a chunk: tokens of all sequences one after another, the sequences'
 /// lengths (tokens) and the documents' numbers of sequences.
 struct KeyTokens {
-  /// A run of documents that lie together in one dataset's .bin.
+  /// A run of documents that are contiguous in one dataset's .bin.
   struct Piece {
     size_t dataset = 0;
     int64_t offset = 0;       ///< in .bin, bytes
@@ -26,7 +26,7 @@ struct KeyTokens {
   tokenizer::TokenBuffer tokens;
   std::vector<int32_t> sequence_lengths;
   std::vector<int32_t> document_sequence_counts;
-  std::vector<Piece> pieces;  ///< where the tokens go; set once the chunk's turn came
+  std::vector<Piece> pieces;  ///< the places of the tokens; set once it is the chunk's turn
 };
 
 /// What became of one TextChunk. Used again for other chunks.
@@ -42,14 +42,14 @@ struct TokenizedChunk : DocumentCounts {
 
   int64_t number = 0;  ///< TextChunk's
   int input = 0;       ///< TextChunk's
-  int64_t end = 0;     ///< behind its last byte in its input's content
+  int64_t end = 0;     ///< after its last byte in its input's content
   int64_t input_bytes = 0;
   int64_t text_bytes = 0;
   int64_t text_tokens = 0;  ///< without end-of-document tokens
-  Status source_error;      ///< what ended the source instead of this chunk, or behind it
+  Status source_error;      ///< what ended the source instead of this chunk, or after it
   std::vector<KeyTokens> keys;
   std::vector<dataset::DocumentPlace> places;  ///< of the documents, where they are recorded
-  /// Of each document that was left out as too short: the number of documents before it.
+  /// For each document that was left out as too short, the number of documents before it.
   std::vector<int64_t> short_documents;
 };
 

@@ -24,7 +24,8 @@ struct SentenceOptions {
 
 /// The folder tokenizers/punkt_tab/<language> in the first of nltk's places that has one:
 /// $NLTK_DATA, ~/nltk_data, and nltk_data in /usr and /usr/local (share and lib).
-/// kInvalidArgument for what can be no name of a folder, kNotFound, saying how to get one.
+/// kInvalidArgument for what cannot be the name of a folder, kNotFound with instructions to get
+/// one.
 Result<std::string> find_punkt_folder(const std::string& language);
 
 }  // namespace meg::preprocess

@@ -24,14 +24,14 @@ class JsonLineParser {
   JsonLineParser& operator=(JsonLineParser&&) noexcept;
   ~JsonLineParser();
 
-  /// line: one line, not blank, without its line end, with kTextPadding readable bytes behind it.
+  /// line: one line, not blank, without its line end, with kTextPadding readable bytes after it.
   /// The bytes are not changed. Memory beside the line: up to twice its length.
   /// Errors (kCorruption, and kNotFound for a missing key) say the byte in the line:
   /// `byte 17: expected ..., found ...` (from 1).
   Status parse(std::string_view line);
 
   /// The sequences of keys[key] in the line parsed last. Valid UTF-8 with kTextPadding readable
-  /// bytes behind each; valid until the next parse() and as long as the line's bytes are.
+  /// bytes after each; valid until the next parse() and as long as the line's bytes are.
   const text::TextList& texts(size_t key) const;
 
  private:

@@ -5,8 +5,8 @@
 
 namespace meg::preprocess {
 
-/// What nltk's Punkt asks about a character: Python's str, or the PyPI package `regex`, whose
-/// versions the head of character_runs.cpp names.
+/// The properties of a character that nltk's Punkt queries from Python's str and the PyPI package
+/// `regex`, whose versions are stated at the head of character_runs.cpp.
 enum CharacterBit : uint8_t {
   kIsUpper = 1,           ///< str.isupper
   kIsLower = 2,           ///< str.islower

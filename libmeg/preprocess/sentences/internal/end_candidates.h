@@ -10,7 +10,7 @@ namespace meg::preprocess {
 struct EndCandidate {
   size_t begin = 0;          ///< of what precedes `end` as far as the search went over it
   size_t end = 0;            ///< of the sentence, if it ends here
-  size_t next = 0;           ///< where the next one then begins
+  size_t next = 0;           ///< the beginning of the next sentence in that case
   std::string_view context;  ///< the word before, and what follows up to the next word's end
 };
 

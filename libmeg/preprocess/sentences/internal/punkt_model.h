@@ -24,8 +24,8 @@ enum OrthographicContext : int {
 /// Mirrors nltk/tokenize/punkt.py: PunktParameters, load_punkt_params.
 class PunktModel {
  public:
-  /// folder: as SentenceOptions::punkt_folder. kNotFound where a file is missing, kCorruption for
-  /// lines that are not the tables', with the line.
+  /// folder: as SentenceOptions::punkt_folder. kNotFound if a file is missing, kCorruption, with
+  /// the line, for lines that do not belong in the tables.
   static Result<PunktModel> open(const std::string& folder);
 
   bool is_abbreviation(std::string_view type) const { return abbreviations_.contains(type); }
@@ -35,7 +35,7 @@ class PunktModel {
   /// Whether `second` often follows `first` and its period.
   bool is_collocation(std::string_view first, std::string_view second) const;
 
-  /// Sum of OrthographicContext; 0 where nothing is known.
+  /// Sum of OrthographicContext; 0 if nothing is known.
   int orthographic_context(std::string_view type) const;
 
  private:

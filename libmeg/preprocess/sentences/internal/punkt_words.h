@@ -6,7 +6,7 @@
 
 namespace meg::preprocess {
 
-/// A word of a text as Punkt sees it, with what is said of it.
+/// A word of a text as Punkt defines it, with its annotations.
 /// Mirrors nltk/tokenize/punkt.py: PunktToken.
 struct PunktWord {
   explicit PunktWord(std::string_view word);
@@ -26,7 +26,7 @@ struct PunktWord {
 
   std::string_view type_without_period() const;
 
-  /// Without the period where it ends a sentence.
+  /// The type without a period that ends a sentence.
   std::string_view type_without_sentence_period() const;
 };
 

@@ -12,8 +12,8 @@
 
 namespace meg::preprocess {
 
-/// What the module gives that is linked with Arrow (arrow/), and that is opened only when an input
-/// needs it: Arrow's libraries take longer to load than the rest of a program's start.
+/// The interface of the module that is linked with Arrow (arrow/). It is opened only when an input
+/// needs it, because Arrow's libraries take longer to load than the rest of a program's start.
 struct ColumnModule {
   std::string_view version;  ///< meg::version() of its build
   decltype(&ColumnReader::open) open;

@@ -18,7 +18,7 @@ enum class ColumnFormat {
   kNone,
   kParquet,
   kArrowFile,    ///< Also Feather version 2.
-  kArrowStream,  ///< As Hugging Face's `datasets` writes; has no index of its record batches.
+  kArrowStream,  ///< Written by Hugging Face's `datasets`; has no index of its record batches.
   kEncryptedParquet,
   kFeather1,
 };
@@ -26,7 +26,7 @@ enum class ColumnFormat {
 /// Bytes of a file's begin that column_format_of looks at.
 inline constexpr size_t kColumnMagicBytes = 6;
 
-/// What the first bytes of a file say, whatever its name.
+/// The format by the first bytes of a file, whatever its name.
 ColumnFormat column_format_of(std::string_view begin);
 
 /// Whether ColumnReader reads such files, given the module that does.
@@ -59,15 +59,15 @@ class ColumnReader {
   /// Row groups or record batches; 1 of a format without an index.
   virtual int64_t groups() const = 0;
 
-  /// Makes next() begin with row `row` of those in groups [begin, end), and end behind these.
-  /// Called before next(). kCorruption where there is no such row.
+  /// Makes next() begin with row `row` of those in groups [begin, end), and end after these. Called
+  /// before next(). kCorruption if there is no such row.
   virtual Status select(int64_t begin, int64_t end, int64_t row) = 0;
 
   /// Fills the chunk but for number and input, with rows of one group; it has none at the end.
   virtual Status next(TextChunk& chunk) = 0;
 
-  /// Passes over the row group that next() would begin with, where it is known to be small, so that
-  /// another reader of this file reads it; nullopt where there is none such.
+  /// Skips the row group with which next() would begin if it is known to be small, so that another
+  /// reader of this file can read it; nullopt otherwise.
   virtual Result<std::optional<RowGroup>> take_small_group() = 0;
 
   /// Fills the chunk as next(), with all rows of the group. Not of a reader whose next() is called.

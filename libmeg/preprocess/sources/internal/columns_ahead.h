@@ -16,8 +16,8 @@
 
 namespace meg::preprocess {
 
-/// The chunks of a file of columns, in order, of which a thread of its own reads some before they
-/// are asked for: unpacking and decoding them takes nearly as long as tokenizing.
+/// Reads the chunks of a file of columns, in order, with a thread of its own that reads some ahead,
+/// because decompressing and decoding takes nearly as long as tokenizing.
 class ColumnsAhead {
  public:
   /// A chunk of the file.

@@ -38,15 +38,15 @@ class CsvScanner : public RecordScanner {
   size_t row_ = 0;  // where it begins
 };
 
-/// Takes a row's first field off, as it stands, with its quotes; false where none is left. Before
-/// the first call `rest` must hold the row.
+/// Removes a row's first field, unchanged, with its quotes; false if none is left. Before the first
+/// call `rest` must be the row.
 bool take_csv_field(std::optional<std::string_view>& rest, std::string_view& field);
 
-/// The text of a field. `buffer` holds it where the field has doubled quotes. kCorruption where
+/// The text of a field. It is stored in `buffer` if the field has doubled quotes. kCorruption if
 /// something follows the closing quote.
 Result<std::string_view> unquote_csv_field(std::string_view field, std::string& buffer);
 
-/// Passes over a byte order mark: sets `begin` behind it. False where more bytes must come to tell.
+/// Skips a byte order mark by moving `begin` after it. False if more bytes are needed to tell.
 bool skip_byte_order_mark(std::string_view text, bool is_end, bool& is_begin, size_t& begin);
 
 }  // namespace meg::preprocess

@@ -34,8 +34,8 @@ class InputFile {
   /// For messages.
   const std::string& name() const { return name_; }
 
-  /// Where its bytes are: all of a regular file or an object, of standard input those from its
-  /// position on; unknown where it can only be read once.
+  /// The range of its bytes: all of a regular file or an object; standard input's from its position
+  /// on; nullopt if it can only be read once.
   virtual Result<std::optional<ByteRange>> extent() const = 0;
 
   /// Reads until `into` is full or the file ends. Not of what can only be read once.
@@ -46,7 +46,7 @@ class InputFile {
   virtual std::unique_ptr<io::ByteStream> stream(std::optional<ByteRange> part,
                                                  const io::StreamOptions& options) const = 0;
 
-  /// Whether each read_at() takes so long that a stream is the way to read much of it.
+  /// Whether each read_at() takes so long that a stream should be used for large parts.
   virtual bool is_remote() const = 0;
 
   /// Changes with its content, for who reads it again.

@@ -14,7 +14,7 @@ namespace meg::preprocess {
 
 inline constexpr std::string_view kJsonWhitespace = " \t\r\n";
 
-/// What the first bytes of a file say of it.
+/// The kind of a file, judged by its first bytes.
 struct InputKind {
   ColumnFormat columns = ColumnFormat::kNone;
   bool is_compressed = false;
@@ -22,7 +22,7 @@ struct InputKind {
   bool has_lines = false;  ///< so that it can be cut without reading all of it
 };
 
-/// kUnsupported where a content that begins so is in an encoding or a container that is not read.
+/// kUnsupported if content with this beginning is in an unsupported encoding or container.
 Status check_readable(const std::string& name, std::string_view begin);
 
 /// range: of the file's content. Errors: kCorruption where the name says that it holds columns and

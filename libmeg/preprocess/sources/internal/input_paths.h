@@ -13,21 +13,21 @@ struct InputPaths {
   std::vector<std::string> notes;  ///< What the inputs leave out or hold twice, maybe by mistake.
 };
 
-/// The files that inputs name, as TextSource::open takes them.
+/// The files that inputs name, in the form for TextSource::open().
 Result<InputPaths> resolve_inputs(const std::vector<std::string>& inputs);
 
-/// What a file that holds no columns holds: as the options say, else by its name; not kAuto.
+/// The format of a file without columns: that of the options, or else by its name; not kAuto.
 InputFormat format_of(const std::string& path, const InputOptions& options);
 
-/// Appends which options have nothing to do because no file has their format: maybe its name says
-/// another one.
+/// Appends notes about options that have no effect because no file has their format, perhaps
+/// because of its name.
 void note_idle_options(const InputOptions& options, const std::vector<std::string>& files,
                        std::vector<std::string>& notes);
 
-/// Whether a name says that the file holds columns, which its first bytes must then say too.
+/// Whether a file is named like one with columns, which its first bytes must then confirm.
 bool is_named_as_columns(const std::string& path);
 
-/// kInvalidArgument where the options contradict each other or the JSON keys.
+/// kInvalidArgument if the options contradict each other or the JSON keys.
 Status check_input_options(const InputOptions& options, const std::vector<std::string>& keys);
 
 }  // namespace meg::preprocess

@@ -17,25 +17,24 @@ class RecordScanner {
  public:
   virtual ~RecordScanner() = default;
 
-  /// Looks at what is new in `text`, which has grown since the last call, or begins where the last
-  /// take() ended. is_end: it grows no more; then end() is its size.
+  /// Scans the new part of `text`, which has grown since the last call, or begins where the last
+  /// take() ended. is_end: it does not grow any more; end() is then its size.
   /// Errors: `line 3, byte 7: expected ...`, both from 1.
   virtual Status scan(std::string_view text, bool is_end) = 0;
 
   /// Bytes of the text that hold whole documents.
   size_t end() const { return end_; }
 
-  /// Tells `chunk` of the documents in text.substr(0, end()), which it has become, and begins anew
-  /// behind them.
+  /// Passes the documents in text.substr(0, end()) to `chunk`, and starts again after them.
   virtual void take(std::string_view text, TextChunk& chunk);
 
  protected:
   explicit RecordScanner(RecordFormat format) : format_(format) {}
 
-  /// Takes note of a document; records come in order.
+  /// Records a document; must be called in order.
   void add_record(std::string_view text, size_t begin, size_t size);
 
-  /// A kCorruption at text[at], behind the last record.
+  /// A kCorruption at text[at], after the last record.
   Status error_at(std::string_view text, size_t at, const std::string& what) const;
 
   RecordFormat format_;

@@ -12,7 +12,7 @@
 
 namespace meg::preprocess {
 
-/// How the documents of a chunk stand in its text.
+/// How the documents of a chunk are arranged in its text.
 enum class RecordFormat {
   kJsonLines,
   kTxtLines,
@@ -54,7 +54,7 @@ struct RowTexts {
 
   int64_t group = 0;             ///< their row group or record batch, from 0
   int64_t first = 0;             ///< of them in it
-  std::vector<RowValue> values;  ///< a row's stand together, one a JSON key
+  std::vector<RowValue> values;  ///< row by row, one for each JSON key
   std::vector<Text> texts;
 };
 
@@ -67,8 +67,8 @@ struct TextChunk {
   int64_t number = 0;  ///< 0, 1, 2, ... in the order of the input
   int input = 0;       ///< index into TextSource::names()
   int64_t offset = 0;  ///< of the first byte, in its input's decompressed content; of kRows a row
-  int64_t end = 0;     ///< behind its last byte or row there
-  std::string_view lines;  ///< points into `buffer`, with kTextPadding readable bytes behind it
+  int64_t end = 0;     ///< after its last byte or row there
+  std::string_view lines;  ///< points into `buffer`, with kTextPadding readable bytes after it
 
   RecordFormat format = RecordFormat::kJsonLines;
   std::vector<Record> records;  ///< unless `format` has lines
@@ -76,7 +76,7 @@ struct TextChunk {
   CsvLayout csv;                ///< of kCsvRows
   RowTexts rows;                ///< of kRows
 
-  /// What came behind these documents, and ends the work once they are done.
+  /// The error after these documents, which ends the work once they are done.
   Status error;
 
   bool has_lines() const {

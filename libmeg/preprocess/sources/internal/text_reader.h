@@ -26,8 +26,8 @@ class FileCutter {
   /// The next run; empty at the end.
   Result<ByteRange> next();
 
-  /// The begin of the first line that begins at `offset` or behind it; the end of the whole part
-  /// where none does.
+  /// The beginning of the first line that begins at or after `offset`; the end of the whole part if
+  /// none does.
   Result<int64_t> first_line_from(int64_t offset);
 
  private:
@@ -49,10 +49,10 @@ Status read_range(const InputFile& file, ByteRange range, size_t chunk_bytes, Te
 /// files whose documents are found from begin to end.
 class StreamReader {
  public:
-  /// Says what is wrong with a text that begins so, in front of what its documents would say.
+  /// Returns what is wrong with a text with this beginning, before any error of its documents.
   using Check = std::function<Status(std::string_view)>;
 
-  /// offset: where the stream begins in the input's content. name: of the input, for errors.
+  /// offset: the stream's position in the input's content. name: the input's, for errors.
   StreamReader(std::unique_ptr<io::ByteStream> stream, int64_t offset, Check check,
                std::unique_ptr<RecordScanner> scanner, std::string name, size_t chunk_bytes)
       : stream_(std::move(stream)),

@@ -25,7 +25,7 @@ class ArrowFile {
   virtual const arrow::Schema& schema() const = 0;
   virtual int64_t groups() const = 0;
 
-  /// What the file says of a group.
+  /// The sizes that the file states for a group.
   struct GroupSize {
     int64_t rows;
     int64_t bytes;  ///< of these columns, before their values are looked up in dictionaries

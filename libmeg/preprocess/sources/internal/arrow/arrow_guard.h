@@ -13,8 +13,8 @@
 
 namespace meg::preprocess {
 
-/// Arrow's error in one line, by its kind: kResourceExhausted without memory, kUnsupported, else
-/// kCorruption, since what remains is what a file's bytes cause.
+/// Converts Arrow's error to one line: kResourceExhausted without memory, kUnsupported, or else
+/// kCorruption, because all other errors are caused by a file's bytes.
 Status status_of(const arrow::Status& status);
 
 /// Why a file cannot be read, for Arrow, whose callers get `why` back from status_of(), without the
@@ -40,7 +40,7 @@ auto arrow_guard(Work work) -> decltype(work()) {
 
 }  // namespace meg::preprocess
 
-/// As MEG_ASSIGN_OR_RETURN, of an arrow::Result.
+/// Like MEG_ASSIGN_OR_RETURN, for an arrow::Result.
 #define MEG_ARROW_ASSIGN(declaration, expression)                                      \
   auto MEG_CONCAT(arrow_result_, __LINE__) = (expression);                             \
   if (!MEG_CONCAT(arrow_result_, __LINE__).ok()) {                                     \

@@ -38,10 +38,10 @@ class TextColumn {
 
   explicit TextColumn(std::shared_ptr<arrow::Array> column);
 
-  /// Of texts that lie elsewhere; nullopt for null.
+  /// Refers to texts stored elsewhere; nullopt for null.
   explicit TextColumn(std::vector<std::optional<std::string_view>> texts);
 
-  /// Appends the row's texts and says what it holds.
+  /// Appends the row's texts and returns the kind of its value.
   RowValue::Kind append_texts(int64_t row, std::vector<std::string_view>& texts) const;
 
  private:

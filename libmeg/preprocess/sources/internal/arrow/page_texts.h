@@ -11,7 +11,7 @@
 
 namespace meg::preprocess {
 
-/// A column of strings of a row group of Parquet, as they lie in its pages.
+/// A column of strings in a row group of Parquet, read directly from its pages.
 ///
 /// Arrow's own way from a page to an array copies each text into memory that is new for each batch,
 /// which costs as much as decompressing the page; chunks copy the texts anyway.
