@@ -72,6 +72,9 @@ def characters_of_pre_tokenizers(kind):
     if kind == "punctuation":
         pieces = pre_tokenizers.Punctuation("removed")
         return [character for character in EVERYTHING if not pieces.pre_tokenize_str(character)]
+    if kind == "numeric":
+        digits = pre_tokenizers.Digits()
+        return [character for character in EVERYTHING if len(digits.pre_tokenize_str("a" + character)) == 2]
     words = pre_tokenizers.Whitespace()
     return [character for character in EVERYTHING if len(words.pre_tokenize_str("a" + character)) == 1
             and len(words.pre_tokenize_str("." + character)) == 2]
@@ -269,7 +272,7 @@ TABLES = [
     Table("normalization_class", "tokenizers", characters_of_normalization,
           ["form", "form and accent", "accent"]),
     BitTable("step_class", "tokenizers", characters_of_pre_tokenizers,
-             ["control", "nonspacing mark", "punctuation", "word"]),
+             ["control", "nonspacing mark", "punctuation", "word", "numeric"]),
     BitTable("grapheme_class", "tokenizers", characters_of_graphemes,
              ["joins", "prepended", "consonant", "linker", "conjunct"]),
     LowerCaseTable("lower_case", "tokenizers", None, None),

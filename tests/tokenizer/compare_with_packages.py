@@ -60,7 +60,7 @@ def texts_of(chooser, corpus):
             corpus[start:start + chooser.choice([5, 50, 500])],
             "".join(chooser.choices(pieces + [" ", "  ", "\n", "a", "B", "\u4e2d"], k=chooser.randrange(1, 20)))])
         texts.append("".join(filter(is_assigned, text)))
-    texts += ["A\u0897A\u1acfA\ua7dcA\u1c89A\U00010d40A\U0001cc00"]  # new in Unicode 16 and 17
+    texts += ["A\u0897A\u1acfA\ua7dcA\u1c89A\U00010d40A\U0001cc00", "1\U00011de02\U00016ff4"]  # new in Unicode 16 and 17
     texts += ["\u0915\u094d\u0958\u0301", "\u0600A\u0301\U000113d1A\u0301", "\U00011a3aA\u0301"]
     texts += ["", " ", "\n", "a" * 2000, "ab " * 3000, " " * 3000, "\u4e2d" * 1000, "9" * 2000, "\n \n" * 1000,
               "'s" * 2000, "!" * 2000]

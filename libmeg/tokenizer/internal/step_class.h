@@ -21,6 +21,7 @@ enum class StepClass : uint8_t {
   kNonspacingMark = 2,  ///< What strip_accents of BertNormalizer removes, after NFD.
   kPunctuation = 4,     ///< Punctuation and BertPreTokenizer split at these.
   kWord = 8,            ///< \w of Whitespace
+  kNumeric = 16,        ///< Digits splits at these.
 };
 
 /// code_point: below 0x110000.

@@ -6,13 +6,12 @@
 
 #include "libmeg/text/printable.h"
 #include "libmeg/text/utf8.h"
-#include "libmeg/tokenizer/internal/character_class.h"
 #include "libmeg/tokenizer/internal/step_class.h"
 
 namespace meg::tokenizer {
 namespace {
 
-bool is_number(char32_t c) { return character_class(c) == CharacterClass::kNumber; }
+bool is_number(char32_t c) { return is_of(StepClass::kNumeric, c); }
 
 bool is_punctuation(char32_t c) { return is_of(StepClass::kPunctuation, c); }
 
