@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <new>
@@ -55,6 +56,25 @@ void end_where_file_was_cut(int, siginfo_t* info, void*) {
                         part(": changed while it was read\n")};
   (void)!::writev(STDERR_FILENO, line, std::size(line));
   ::_exit(1);
+}
+
+std::terminate_handler default_terminate = nullptr;
+
+/// Called instead of throwing std::bad_alloc if there is no memory for the exception itself either,
+/// as right after the libraries were loaded under a tight limit.
+void end_without_exception() {
+  constexpr size_t kMoreThanAnException = size_t{64} << 10;
+  constexpr std::string_view kLine = "error: out of memory\n";
+  if (std::current_exception() == nullptr && std::malloc(kMoreThanAnException) == nullptr) {
+    (void)!::write(STDERR_FILENO, kLine.data(), kLine.size());
+    ::_exit(1);
+  }
+  default_terminate();
+}
+
+/// Runs before the initialisation of other objects, which may need memory as well.
+[[gnu::constructor(101)]] void handle_termination() {
+  default_terminate = std::set_terminate(end_without_exception);
 }
 
 void set_signal_actions() {
