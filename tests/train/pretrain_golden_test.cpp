@@ -173,9 +173,12 @@ void expect_step(const StepReport& step, const json& expected, const Bounds& bou
     expect_near(step.outcome.grad_norm, expected["grad_norm"], bounds.grad_norm, "grad norm");
   }
   if (!expected["num_zeros"].is_null() && step.outcome.num_zeros.has_value()) {
-    // Gradients of key biases are noise around zero: 4 layers of 32 of them.
-    EXPECT_NEAR(static_cast<double>(*step.outcome.num_zeros), expected["num_zeros"].get<double>(),
-                0.02 * expected["num_zeros"].get<double>() + 8);
+    // Gradients of key biases are noise around zero: 4 layers of 32 of them. Which other gradients
+    // of 16 bits are exactly zero depends on the order of a processor's sums: few zeros vary like
+    // counts of random events, by about their root.
+    const auto zeros = expected["num_zeros"].get<double>();
+    EXPECT_NEAR(static_cast<double>(*step.outcome.num_zeros), zeros,
+                0.02 * zeros + 8 + std::sqrt(zeros));
   }
 }
 
