@@ -240,7 +240,9 @@ Status IndexedDatasetBuilder::publish_all(std::span<const Finished> datasets) {
         std::optional<io::AtomicFile> said,
         create_libmeg_file(dataset.prefix, {dataset.tokenizer, dataset.shard_run}));
     if (said) MEG_RETURN_IF_ERROR(said->commit());
-    for (const char* const suffix : {kLengthsSuffix, kDocumentsSuffix}) {
+    std::vector<const char*> spools = {kDocumentsSuffix};
+    if (dataset.format == IndexFormat::kTntidx) spools.push_back(kLengthsSuffix);
+    for (const char* const suffix : spools) {
       MEG_ASSIGN_OR_RETURN(io::AtomicFile spool,
                            io::AtomicFile::open_kept(dataset.prefix + ".idx", suffix));
       spool.discard();
