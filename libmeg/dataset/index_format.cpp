@@ -95,9 +95,9 @@ std::optional<uint8_t> index_dtype_code(DType dtype) {
   return static_cast<uint8_t>(found - kCodes.begin() + 1);
 }
 
-std::optional<DType> index_dtype(uint8_t code) {
+std::optional<DType> index_dtype(uint64_t code) {
   if (code < 1 || code > kCodes.size()) return std::nullopt;
-  return kCodes[code - 1U];
+  return kCodes[code - 1];
 }
 
 bool is_legacy_float64(LittleEndianArray<int32_t> sequence_lengths,

@@ -69,8 +69,8 @@ std::optional<IndexLayout> index_layout(uint64_t sequence_count, uint64_t docume
 /// The code of dtype in the header, 1 to 8. nullopt for dtypes that datasets cannot have.
 std::optional<uint8_t> index_dtype_code(DType dtype);
 
-/// The inverse of index_dtype_code.
-std::optional<DType> index_dtype(uint8_t code);
+/// The inverse of index_dtype_code, for whatever a header has there.
+std::optional<DType> index_dtype(uint64_t code);
 
 /// Megatron-LM up to v2.6 writes float64 with this code, which later means float32.
 inline constexpr uint8_t kLegacyFloat64Code = 7;

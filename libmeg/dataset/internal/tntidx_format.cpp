@@ -50,8 +50,7 @@ std::optional<TntidxLayout> tntidx_layout(uint64_t item_count, uint64_t size_cou
 }
 
 std::optional<DType> tntidx_dtype(uint64_t code, uint64_t item_size) {
-  if (code > std::numeric_limits<uint8_t>::max()) return std::nullopt;
-  const std::optional<DType> dtype = index_dtype(static_cast<uint8_t>(code));
+  const std::optional<DType> dtype = index_dtype(code);
   if (!dtype.has_value() || static_cast<uint64_t>(dtype_size(*dtype)) == item_size) return dtype;
   const bool is_float64_of_v2_6 =
       (dtype == DType::kFloat64 && item_size == 4) || (dtype == DType::kFloat32 && item_size == 8);
