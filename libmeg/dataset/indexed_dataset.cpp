@@ -93,7 +93,7 @@ Status IndexedDataset::open_mmididx(const Options& options) {
   MEG_ASSIGN_OR_RETURN(bin_, BinFile::open(prefix_ + ".bin", options.access));
   // After .bin is open: its size decides between the two meanings of this code.
   if (header.dtype_code == kLegacyFloat64Code &&
-      is_legacy_float64(lengths_, pointers_, bin_.size())) {
+      is_legacy_float64(arrays_.sequence_lengths, arrays_.sequence_pointers, bin_.size())) {
     dtype_ = DType::kFloat64;
   }
   return Status();
@@ -123,12 +123,7 @@ Status IndexedDataset::map_arrays(const IndexHeader& header, const Options& opti
                       idx_.path(), sequences, header.document_index_count,
                       multimodal_ ? " with modes" : "", expected, size);
   }
-  lengths_ =
-      LittleEndianArray<int32_t>(idx_bytes(layout->sequence_lengths, layout->sequence_pointers));
-  pointers_ =
-      LittleEndianArray<int64_t>(idx_bytes(layout->sequence_pointers, layout->document_indices));
-  documents_ =
-      LittleEndianArray<int64_t>(idx_bytes(layout->document_indices, layout->sequence_modes));
+  arrays_ = index_arrays(idx_.bytes(), *layout);
   modes_ = LittleEndianArray<int8_t>(idx_bytes(layout->sequence_modes, size));
   return Status();
 }
@@ -177,13 +172,7 @@ Status IndexedDataset::map_tntidx_arrays(const TntidxHeader& header) {
                       "{}: expected one dimension for each of the {} items, found {} sizes",
                       idx_.path(), header.item_count, header.size_count);
   }
-  dim_offsets_ = LittleEndianArray<int64_t>(idx_bytes(layout->dim_offsets, layout->data_offsets));
-  lengths_ =
-      LittleEndianArray<int32_t>::of_int64(idx_bytes(layout->sizes, layout->document_indices), 1);
-  // Without the last offset, which is the end of all items.
-  pointers_ = LittleEndianArray<int64_t>::of_int64(
-      idx_bytes(layout->data_offsets, layout->sizes - 8), static_cast<int64_t>(header.item_size));
-  documents_ = LittleEndianArray<int64_t>(idx_bytes(layout->document_indices, layout->end));
+  arrays_ = index_arrays(idx_.bytes(), *layout, static_cast<int64_t>(header.item_size));
   return Status();
 }
 
@@ -197,10 +186,12 @@ std::span<const std::byte> IndexedDataset::header() const {
 
 /// The ends of the document indices and of the last sequence.
 Status IndexedDataset::check_ends() const {
-  if (documents_.front() != 0 || documents_.back() != sequence_count()) {
+  if (arrays_.document_indices.front() != 0 ||
+      arrays_.document_indices.back() != sequence_count()) {
     return make_error(StatusCode::kCorruption,
                       "{}: document indices: expected to run from 0 to {}, found {} to {}",
-                      idx_.path(), sequence_count(), documents_.front(), documents_.back());
+                      idx_.path(), sequence_count(), arrays_.document_indices.front(),
+                      arrays_.document_indices.back());
   }
   if (sequence_count() == 0) return Status();
   return bytes_of(sequence_count() - 1).status();
@@ -208,12 +199,12 @@ Status IndexedDataset::check_ends() const {
 
 int64_t IndexedDataset::item_count() const {
   uint64_t sum = 0;  // of a damaged file it may wrap around
-  std::vector<int32_t> buffer = lengths_.piece_buffer();
-  for (int64_t first = 0; first < lengths_.size();) {
-    const auto piece = lengths_.copy(first, buffer);
+  std::vector<int32_t> buffer = arrays_.sequence_lengths.piece_buffer();
+  for (int64_t first = 0; first < arrays_.sequence_lengths.size();) {
+    const auto piece = arrays_.sequence_lengths.copy(first, buffer);
     for (const int32_t length : piece) sum += static_cast<uint64_t>(int64_t{length});
     const int64_t end = first + static_cast<int64_t>(piece.size());
-    idx_.release(lengths_.bytes(first, end));
+    idx_.release(arrays_.sequence_lengths.bytes(first, end));
     first = end;
   }
   return static_cast<int64_t>(sum);
@@ -226,7 +217,8 @@ Result<SequenceRange> IndexedDataset::document(int64_t document) const {
     return make_error(StatusCode::kOutOfRange, "{}: document {}: the dataset has {} documents",
                       prefix_, document, document_count());
   }
-  const SequenceRange range{.begin = documents_[document], .end = documents_[document + 1]};
+  const SequenceRange range{.begin = arrays_.document_indices[document],
+                            .end = arrays_.document_indices[document + 1]};
   if (range.begin < 0 || range.begin > range.end || range.end > sequence_count()) {
     return make_error(StatusCode::kCorruption,
                       "{}: document {}: expected sequences within [0, {}), found [{}, {})",
@@ -235,11 +227,11 @@ Result<SequenceRange> IndexedDataset::document(int64_t document) const {
   return range;
 }
 
-/// Whether the shape of an item of TNTIDX is its own size, as lengths_ assumes. In a damaged file
-/// the dim offsets may name other sizes.
+/// Whether the shape of an item of TNTIDX is its own size, as arrays_.sequence_lengths assumes. In
+/// a damaged file the dim offsets may name other sizes.
 bool IndexedDataset::has_own_size(int64_t sequence) const {
-  return dim_offsets_.empty() ||
-         (dim_offsets_[sequence] == sequence && dim_offsets_[sequence + 1] == sequence + 1);
+  return arrays_.dim_offsets.empty() || (arrays_.dim_offsets[sequence] == sequence &&
+                                         arrays_.dim_offsets[sequence + 1] == sequence + 1);
 }
 
 Result<IndexedDataset::ByteRange> IndexedDataset::bytes_of(int64_t sequence) const {
@@ -247,14 +239,14 @@ Result<IndexedDataset::ByteRange> IndexedDataset::bytes_of(int64_t sequence) con
     return make_error(StatusCode::kOutOfRange, "{}: sequence {}: the dataset has {} sequences",
                       prefix_, sequence, sequence_count());
   }
-  const int64_t pointer = pointers_[sequence];
-  const int32_t length = lengths_[sequence];
+  const int64_t pointer = arrays_.sequence_pointers[sequence];
+  const int32_t length = arrays_.sequence_lengths[sequence];
   const ByteRange range{.begin = pointer, .size = length * item_size_};
   if (!has_own_size(sequence)) {
     return make_error(StatusCode::kCorruption,
                       "{}: item {}: expected the dim offsets {} and {}, found {} and {}",
-                      idx_.path(), sequence, sequence, sequence + 1, dim_offsets_[sequence],
-                      dim_offsets_[sequence + 1]);
+                      idx_.path(), sequence, sequence, sequence + 1, arrays_.dim_offsets[sequence],
+                      arrays_.dim_offsets[sequence + 1]);
   }
   // Every access to .bin comes through here: pointers and lengths are what a file claims.
   const bool lies_in_bin = pointer >= 0 && length >= 0 && pointer % item_size_ == 0 &&

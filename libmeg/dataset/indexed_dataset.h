@@ -10,6 +10,7 @@
 #include "libmeg/base/dtype.h"
 #include "libmeg/base/result.h"
 #include "libmeg/dataset/bin_file.h"
+#include "libmeg/dataset/index_arrays.h"
 #include "libmeg/dataset/index_format.h"
 #include "libmeg/dataset/little_endian_array.h"
 #include "libmeg/io/mapped_file.h"
@@ -64,9 +65,9 @@ class IndexedDataset {
 
   bool multimodal() const { return multimodal_; }
 
-  int64_t sequence_count() const { return lengths_.size(); }
+  int64_t sequence_count() const { return arrays_.sequence_lengths.size(); }
 
-  int64_t document_count() const { return documents_.size() - 1; }
+  int64_t document_count() const { return arrays_.document_indices.size() - 1; }
 
   /// Number of tokens: the sum of the lengths, all of which it reads. This does not determine
   /// .bin's size: in a view, sequences may share bytes or skip some.
@@ -80,13 +81,13 @@ class IndexedDataset {
   const BinFile& bin() const { return bin_; }
 
   /// S lengths, in items.
-  LittleEndianArray<int32_t> sequence_lengths() const { return lengths_; }
+  LittleEndianArray<int32_t> sequence_lengths() const { return arrays_.sequence_lengths; }
 
   /// S byte offsets into .bin.
-  LittleEndianArray<int64_t> sequence_pointers() const { return pointers_; }
+  LittleEndianArray<int64_t> sequence_pointers() const { return arrays_.sequence_pointers; }
 
   /// D = documents + 1 sequence numbers; document d is the sequences [x(d), x(d + 1)).
-  LittleEndianArray<int64_t> document_indices() const { return documents_; }
+  LittleEndianArray<int64_t> document_indices() const { return arrays_.document_indices; }
 
   /// S modes; empty if the dataset is not multimodal.
   LittleEndianArray<int8_t> sequence_modes() const { return modes_; }
@@ -144,11 +145,8 @@ class IndexedDataset {
   DType dtype_ = DType::kInt32;
   int64_t item_size_ = 0;
   bool multimodal_ = false;
-  LittleEndianArray<int32_t> lengths_;
-  LittleEndianArray<int64_t> pointers_;
-  LittleEndianArray<int64_t> documents_;
+  IndexArrays arrays_;
   LittleEndianArray<int8_t> modes_;
-  LittleEndianArray<int64_t> dim_offsets_;  // of TNTIDX
 };
 
 }  // namespace meg::dataset

@@ -149,7 +149,16 @@ bool IndexVerifier::check_sizes(const std::optional<bool>& multimodal) {
         counts_fit(sequences, static_cast<int64_t>(header_.document_index_count), false);
     if (!arrays_are_there) return false;
   }
-  place_arrays(*layout);
+  place_arrays(index_arrays(idx_.bytes(), *layout), {.lengths = layout->sequence_lengths,
+                                                     .pointers = layout->sequence_pointers,
+                                                     .documents = layout->document_indices});
+  // The same code is float32 or float64, by the revision that wrote the file; the pointers and the
+  // size of .bin tell which.
+  if (header_.dtype_code == kLegacyFloat64Code &&
+      is_legacy_float64(arrays_.sequence_lengths, arrays_.sequence_pointers, report_.bin_bytes)) {
+    report_.dtype = DType::kFloat64;
+    item_size_ = dtype_size(DType::kFloat64);
+  }
   return true;
 }
 
@@ -201,26 +210,9 @@ void IndexVerifier::explain_counts(Problem& problem) const {
   }
 }
 
-void IndexVerifier::place_arrays(const IndexLayout& layout) {
-  const auto stretch = [this](int64_t begin, int64_t end) {
-    return idx_.bytes().subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
-  };
-  arrays_.sequence_lengths =
-      LittleEndianArray<int32_t>(stretch(layout.sequence_lengths, layout.sequence_pointers));
-  arrays_.sequence_pointers =
-      LittleEndianArray<int64_t>(stretch(layout.sequence_pointers, layout.document_indices));
-  arrays_.document_indices =
-      LittleEndianArray<int64_t>(stretch(layout.document_indices, layout.sequence_modes));
-  storage_ = {.lengths = layout.sequence_lengths,
-              .pointers = layout.sequence_pointers,
-              .documents = layout.document_indices};
-  // The same code is float32 or float64, by the revision that wrote the file; the pointers and the
-  // size of .bin tell which.
-  if (header_.dtype_code == kLegacyFloat64Code &&
-      is_legacy_float64(arrays_.sequence_lengths, arrays_.sequence_pointers, report_.bin_bytes)) {
-    report_.dtype = DType::kFloat64;
-    item_size_ = dtype_size(DType::kFloat64);
-  }
+void IndexVerifier::place_arrays(const IndexArrays& arrays, const Storage& storage) {
+  arrays_ = arrays;
+  storage_ = storage;
   report_.sequence_count = arrays_.sequence_lengths.size();
   report_.document_count = arrays_.document_indices.size() - 1;
 }

@@ -7,9 +7,9 @@
 #include <string_view>
 
 #include "libmeg/base/result.h"
+#include "libmeg/dataset/index_arrays.h"
 #include "libmeg/dataset/index_format.h"
 #include "libmeg/dataset/internal/tntidx_format.h"
-#include "libmeg/dataset/internal/verify_items.h"
 #include "libmeg/dataset/verify_dataset.h"
 #include "libmeg/io/mapped_file.h"
 
@@ -68,14 +68,13 @@ class IndexVerifier {
   bool check_sizes(const std::optional<bool>& multimodal);
   void explain_counts(Problem& problem) const;
   bool counts_fit(int64_t sequences, int64_t document_indices, bool exactly) const;
-  void place_arrays(const IndexLayout& layout);
+  void place_arrays(const IndexArrays& arrays, const Storage& storage);
 
   // The checks of TNTIDX, in verify_tntidx.cpp.
   bool check_tntidx_header();
   Result<bool> check_tntidx_sizes();
   void explain_tntidx_counts(Problem& problem) const;
   bool tntidx_counts_fit(uint64_t items, uint64_t document_indices) const;
-  void place_tntidx_arrays(const TntidxLayout& layout);
   void check_dim_offsets();
   void check_last_offset();
 
@@ -97,7 +96,6 @@ class IndexVerifier {
   TntidxHeader tntidx_;  // of TNTIDX
   Storage storage_;
   IndexArrays arrays_;
-  LittleEndianArray<int64_t> dim_offsets_;  // of TNTIDX
   int64_t item_size_ = 0;
   uint64_t expected_pointer_ = 0;
   int64_t filled_documents_ = 0;

@@ -11,17 +11,10 @@
 #include "libmeg/base/progress.h"
 #include "libmeg/base/result.h"
 #include "libmeg/dataset/bin_file.h"
-#include "libmeg/dataset/little_endian_array.h"
+#include "libmeg/dataset/index_arrays.h"
 #include "libmeg/io/mapped_file.h"
 
 namespace meg::dataset {
-
-/// The arrays of an .idx file whose entries may be anything.
-struct IndexArrays {
-  LittleEndianArray<int32_t> sequence_lengths;
-  LittleEndianArray<int64_t> sequence_pointers;
-  LittleEndianArray<int64_t> document_indices;
-};
 
 /// The first item of .bin that fails a check, and how many do.
 struct BadItems {

@@ -39,15 +39,13 @@ bool IndexVerifier::check_tntidx_header() {
     storage_.pointer_unit = static_cast<int64_t>(tntidx_.item_size);
     return true;
   }
-  const uint64_t code = tntidx_.dtype_code;
-  const std::optional<DType> dtype =
-      code <= 8 ? index_dtype(static_cast<uint8_t>(code)) : std::nullopt;
+  const std::optional<DType> dtype = index_dtype(tntidx_.dtype_code);
   if (!dtype.has_value()) {
     add({.check = VerifyCheck::kDtype,
          .file = idx_.path(),
          .byte_offset = kTntidxDtypeOffset,
          .expected = "1 to 8",
-         .found = std::to_string(code)});
+         .found = std::to_string(tntidx_.dtype_code)});
     return true;
   }
   // The code says how wide items are, so that the rest can be checked all the same.
@@ -106,7 +104,12 @@ Result<bool> IndexVerifier::check_tntidx_sizes() {
                       "{}: expected one dimension for each of the {} items, found {} sizes",
                       idx_.path(), tntidx_.item_count, tntidx_.size_count);
   }
-  place_tntidx_arrays(*layout);
+  place_arrays(index_arrays(idx_.bytes(), *layout, storage_.pointer_unit),
+               {.lengths = layout->sizes,
+                .pointers = layout->data_offsets,
+                .documents = layout->document_indices,
+                .length_bytes = 8,
+                .pointer_unit = storage_.pointer_unit});
   return true;
 }
 
@@ -146,25 +149,6 @@ bool IndexVerifier::tntidx_counts_fit(uint64_t items, uint64_t document_indices)
          load_le<uint64_t>(bytes + layout->end - 8) == items;
 }
 
-void IndexVerifier::place_tntidx_arrays(const TntidxLayout& layout) {
-  const auto stretch = [this](int64_t begin, int64_t end) {
-    return idx_.bytes().subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
-  };
-  storage_.lengths = layout.sizes;
-  storage_.length_bytes = 8;
-  storage_.pointers = layout.data_offsets;
-  storage_.documents = layout.document_indices;
-  dim_offsets_ = LittleEndianArray<int64_t>(stretch(layout.dim_offsets, layout.data_offsets));
-  arrays_.sequence_lengths =
-      LittleEndianArray<int32_t>::of_int64(stretch(layout.sizes, layout.document_indices), 1);
-  arrays_.sequence_pointers = LittleEndianArray<int64_t>::of_int64(
-      stretch(layout.data_offsets, layout.sizes - 8), storage_.pointer_unit);
-  arrays_.document_indices =
-      LittleEndianArray<int64_t>(stretch(layout.document_indices, layout.end));
-  report_.sequence_count = arrays_.sequence_lengths.size();
-  report_.document_count = arrays_.document_indices.size() - 1;
-}
-
 /// The offset behind the last item, which Megatron's cached reader and its merge use.
 void IndexVerifier::check_last_offset() {
   const int64_t last = report_.sequence_count;
@@ -185,9 +169,9 @@ void IndexVerifier::check_last_offset() {
 
 void IndexVerifier::check_dim_offsets() {
   Problem problem{.check = VerifyCheck::kDimOffsets, .file = idx_.path(), .count = 0};
-  std::vector<int64_t> buffer = dim_offsets_.piece_buffer();
-  for (int64_t first = 0; first < dim_offsets_.size();) {
-    const auto piece = dim_offsets_.copy(first, buffer);
+  std::vector<int64_t> buffer = arrays_.dim_offsets.piece_buffer();
+  for (int64_t first = 0; first < arrays_.dim_offsets.size();) {
+    const auto piece = arrays_.dim_offsets.copy(first, buffer);
     for (size_t i = 0; i < piece.size(); ++i) {
       const int64_t index = first + static_cast<int64_t>(i);
       if (piece[i] == index || problem.count++ > 0) continue;
@@ -198,7 +182,7 @@ void IndexVerifier::check_dim_offsets() {
       problem.found = std::to_string(piece[i]);
     }
     const int64_t end = first + static_cast<int64_t>(piece.size());
-    idx_.release(dim_offsets_.bytes(first, end));
+    idx_.release(arrays_.dim_offsets.bytes(first, end));
     first = end;
   }
   if (problem.count > 0) add(std::move(problem));
