@@ -167,29 +167,19 @@ class CommonState {
     return graph_.add_list(std::move(groups));
   }
 
-  /// torch's own Adam keeps the step with each parameter; nullptr where the groups have it.
-  const Opaque* step_of_parameters() const {
-    for (const LogicalParameter& parameter : checkpoint_.parameters()) {
-      for (const auto& [key, value] : parameter.other_state) {
-        if (key == "step") return value.get();
-      }
-    }
-    return nullptr;
-  }
-
   /// A group's settings, with the step that a distributed optimizer looks for there.
   Result<PickleId> with_step(PickleId settings) {
-    const Opaque* step = step_of_parameters();
-    if (step == nullptr || graph_.find(settings, "step").has_value()) return settings;
-    MEG_ASSIGN_OR_RETURN(const int64_t number, parameter_step(*step));
+    if (graph_.find(settings, kStepKey).has_value()) return settings;
+    MEG_ASSIGN_OR_RETURN(const std::optional<PickleId> step, add_group_step(checkpoint_, &graph_));
+    if (!step.has_value()) return settings;
     std::vector<PickleId> pairs(graph_.pairs(settings).begin(), graph_.pairs(settings).end());
-    pairs.insert(pairs.end(), {graph_.add_string("step"), graph_.add_int(number)});
+    pairs.insert(pairs.end(), {graph_.add_string(kStepKey), *step});
     return graph_.add_dict(std::move(pairs));
   }
 
   /// What a plain optimizer's parameters keep beside their tensors, once for all of them.
   Result<PickleId> add_common_step() {
-    const auto* step = dynamic_cast<const TorchValue*>(step_of_parameters());
+    const auto* step = dynamic_cast<const TorchValue*>(step_of_parameters(checkpoint_));
     if (step == nullptr) return graph_.add_dict({});
     MEG_ASSIGN_OR_RETURN(const PickleId value, copy_value(*step->file(), step->node(), &made_));
     return graph_.add_dict({graph_.add_string("common_step"), value});

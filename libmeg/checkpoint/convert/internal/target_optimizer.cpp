@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "libmeg/checkpoint/convert/internal/optimizer_part.h"
+#include "libmeg/checkpoint/dialects/mp_rank/parameter_step.h"
 
 namespace meg::checkpoint {
 namespace {
@@ -236,13 +237,17 @@ class OptimizerBuilder {
         checkpoint_.files()[static_cast<size_t>(settings.file)].file->graph();
     std::vector<PickleId> pairs;
     const std::span<const PickleId> found = graph.pairs(settings.node);
-    // The plain optimizer may keep the step with each parameter; the distributed one reads it from
-    // the groups, and without it Adam's bias correction would restart.
-    if (layout_.has_distributed_optimizer && !graph.find(settings.node, "step").has_value()) {
-      return make_error(StatusCode::kUnsupported,
-                        "{}: optimizer: param_groups: expected a step for a distributed optimizer, "
-                        "found none",
-                        checkpoint_.files()[static_cast<size_t>(settings.file)].file->path());
+    // torch's own Adam keeps the step with each parameter when it is plain.
+    if (layout_.has_distributed_optimizer && !graph.find(settings.node, kStepKey).has_value()) {
+      MEG_ASSIGN_OR_RETURN(const std::optional<PickleId> step,
+                           add_group_step(checkpoint_, &target_->graph()));
+      if (!step.has_value()) {
+        return make_error(
+            StatusCode::kUnsupported,
+            "{}: optimizer: param_groups: expected a step for a distributed optimizer, found none",
+            checkpoint_.files()[static_cast<size_t>(settings.file)].file->path());
+      }
+      pairs.insert(pairs.end(), {target_->text(kStepKey), *step});
     }
     for (size_t i = 0; i + 1 < found.size(); i += 2) {
       const bool is_ids = graph.as_string(found[i]) == "params";

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <bit>
+#include <cmath>
 
 #include "libmeg/base/bytes.h"
 #include "libmeg/checkpoint/container/torch_file/torch_value.h"
@@ -17,16 +18,45 @@ Result<std::optional<float>> read_one_float(const TorchFile& file, const TensorV
 }
 
 Result<int64_t> parameter_step(const Opaque& value) {
+  std::optional<double> step;
   if (const auto* found = dynamic_cast<const TorchValue*>(&value)) {
     const TorchFile& file = *found->file();
     if (const auto number = file.graph().as_int(found->node())) return *number;
+    step = file.graph().as_number(found->node());
     if (const TensorView* view = file.tensor(found->node())) {
-      MEG_ASSIGN_OR_RETURN(const std::optional<float> step, read_one_float(file, *view));
-      if (step.has_value()) return static_cast<int64_t>(*step);
+      MEG_ASSIGN_OR_RETURN(step, read_one_float(file, *view));
     }
   }
-  return make_error(StatusCode::kCorruption, "{}: optimizer: step: expected a number, found {}",
-                    value.origin(), value.describe(60));
+  constexpr double kFirstInexact = 9007199254740992;  // 2^53
+  if (step.has_value() && std::abs(*step) < kFirstInexact && *step == std::floor(*step)) {
+    return static_cast<int64_t>(*step);
+  }
+  return make_error(StatusCode::kCorruption,
+                    "{}: optimizer: step: expected a whole number, found {}", value.origin(),
+                    value.describe(60));
+}
+
+const Opaque* step_of_parameters(const MegatronCheckpoint& checkpoint) {
+  for (const LogicalParameter& parameter : checkpoint.parameters()) {
+    for (const auto& [key, value] : parameter.other_state) {
+      if (key == kStepKey) return value.get();
+    }
+  }
+  return nullptr;
+}
+
+Result<std::optional<PickleId>> add_group_step(const MegatronCheckpoint& checkpoint,
+                                               PickleGraph* graph) {
+  const Opaque* step = step_of_parameters(checkpoint);
+  if (step == nullptr) return std::optional<PickleId>();
+  MEG_ASSIGN_OR_RETURN(const int64_t number, parameter_step(*step));
+  // A float comes from the groups of a distributed optimizer, which get it back as it was. Other
+  // steps become what Apex and Transformer Engine take.
+  const auto* value = dynamic_cast<const TorchValue*>(step);
+  const bool is_float =
+      value != nullptr && value->file()->graph().node(value->node()).kind == PickleKind::kFloat;
+  return std::optional(is_float ? graph->add_float(static_cast<double>(number))
+                                : graph->add_int(number));
 }
 
 }  // namespace meg::checkpoint

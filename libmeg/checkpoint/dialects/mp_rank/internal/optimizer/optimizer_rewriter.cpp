@@ -8,11 +8,6 @@
 #include "libmeg/checkpoint/dialects/mp_rank/parameter_step.h"
 
 namespace meg::checkpoint {
-namespace {
-
-constexpr const char* kStep = "step";
-
-}  // namespace
 
 Status OptimizerRewriter::add_other(const std::shared_ptr<const TorchFile>& file,
                                     const std::string& name, const RankState& state) {
@@ -39,7 +34,7 @@ Result<PickleId> OptimizerRewriter::finish(PickleId copied, const OptimizerLayou
 /// torch's own Adam keeps it with each parameter; all have taken the same.
 Status OptimizerRewriter::add_step(const std::shared_ptr<const TorchFile>& file,
                                    const std::string& name, const std::string& key, PickleId node) {
-  if (key != kStep) {
+  if (key != kStepKey) {
     return make_error(StatusCode::kUnsupported,
                       "{}: optimizer: {} of {}: expected tensors and a step, found {}",
                       file->path(), key, name, file->graph().describe(node, 60));
@@ -59,7 +54,7 @@ PickleId OptimizerRewriter::with_common_step(PickleId inner) {
   const std::optional<PickleId> state = graph_.find(inner, "state");
   std::vector<PickleId> common;
   if (step_.has_value() && state.has_value() && graph_.pairs(*state).size() > 1) {
-    const auto step = graph_.find(graph_.pairs(*state)[1], kStep);
+    const auto step = graph_.find(graph_.pairs(*state)[1], kStepKey);
     if (step.has_value()) common = {graph_.add_string("common_step"), *step};
   }
   const PickleId rest = draft_.without(inner, {"state"});

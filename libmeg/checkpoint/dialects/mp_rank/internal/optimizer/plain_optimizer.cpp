@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "libmeg/checkpoint/dialects/mp_rank/parameter_step.h"
+
 namespace meg::checkpoint {
 namespace {
 
@@ -78,7 +80,7 @@ class PlainOptimizer {
 
   bool have_steps() const {
     return std::all_of(groups_.begin(), groups_.end(),
-                       [this](PickleId group) { return graph_.find(group, "step").has_value(); });
+                       [this](PickleId group) { return graph_.find(group, kStepKey).has_value(); });
   }
 
   Status read_groups(PickleId inner, bool qk_norms_decay) {
@@ -127,14 +129,16 @@ class PlainOptimizer {
   PickleId add_state(PickleId inner) {
     // Megatron keeps the step once; torch's form has it with each parameter.
     const std::optional<PickleId> before = graph_.find(inner, "state");
-    const std::optional<PickleId> step =
+    const std::optional<PickleId> common =
         before.has_value() ? graph_.find(*before, kCommonStep) : std::nullopt;
     std::vector<PickleId> entries;
     int64_t id = 0;
-    for (const std::vector<size_t>& group : members_) {
-      for (const size_t i : group) {
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      const std::optional<PickleId> step =
+          common.has_value() ? common : step_of_parameters(groups_[g]);
+      for (const size_t i : members_[g]) {
         std::vector<PickleId> entry;
-        if (step.has_value()) entry = {graph_.add_string("step"), *step};
+        if (step.has_value()) entry = {graph_.add_string(kStepKey), *step};
         for (const auto& [kind, tensor] : parameters_[i].states) {
           if (is_master(kind)) continue;
           entry.insert(entry.end(), {graph_.add_string(kind), tensor});
@@ -147,6 +151,14 @@ class PlainOptimizer {
     return graph_.add_dict(std::move(entries));
   }
 
+  /// The distributed optimizer puts the step of torch's own Adam into the groups, as a float; that
+  /// of Apex and Transformer Engine, which is theirs, is an int or a tensor.
+  std::optional<PickleId> step_of_parameters(PickleId group) const {
+    const std::optional<PickleId> step = graph_.find(group, kStepKey);
+    const bool is_float = step.has_value() && graph_.node(*step).kind == PickleKind::kFloat;
+    return is_float ? step : std::nullopt;
+  }
+
   PickleId add_groups() {
     std::vector<PickleId> groups;
     int64_t id = 0;
@@ -154,8 +166,10 @@ class PlainOptimizer {
       std::vector<PickleId> pairs;
       const std::vector<PickleId> found(graph_.pairs(groups_[g]).begin(),
                                         graph_.pairs(groups_[g]).end());
+      const bool have_step = step_of_parameters(groups_[g]).has_value();
       for (size_t i = 0; i + 1 < found.size(); i += 2) {
-        if (graph_.as_string(found[i]) == "params") continue;
+        const std::string_view key = graph_.as_string(found[i]).value_or("");
+        if (key == "params" || (key == kStepKey && have_step)) continue;
         pairs.insert(pairs.end(), {found[i], found[i + 1]});
       }
       std::vector<PickleId> ids;
