@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """The optimizer of the real megatron-core through torch_dist and back, in both of its forms.
 
-megatron-core saves a model with its optimizer, checkpoint_util brings that to rank files and these to
+megatron-core saves a model with its optimizer, checkpoint_util converts that to rank files and these to
 torch_dist again, in the same form or in the other one, and megatron-core loads what it then finds into
-another model: everything is what it was. So of 0.16.1, which is installed, and of 0.19.2, which scripts/setup.sh unpacks for this test.
+another model: everything is what it was. This is done with 0.16.1, which is installed, and with 0.19.2,
+which scripts/setup.sh unpacks for this test.
 
 megatron_core_torch_dist_test.py CHECKPOINT_UTIL [unittest arguments]
 """
@@ -137,21 +138,23 @@ def judge(source, target, folder):
         expected_of = save_after_steps(args, form, saved[form])
         if form == target:
             target_args, expected = args, expected_of
-    convert(saved[source], os.path.join(folder, "ranks"))
-    convert(os.path.join(folder, "ranks"), os.path.join(folder, "again"), "--target-format",
-            "torch_dist", "--target-optimizer", target)
-    model, optimizer = make(target_args, target)
-    take_steps(model, optimizer, [7])
-    theirs, ours = (
-        dist_checkpointing.load(sharded_state(model, optimizer, target_args, target, True)[0], folder)
-        for folder in (saved[target], reference_files.iteration_folder(os.path.join(folder, "again"))))
-    for part in ("model", "optimizer"):
-        expect_same(ours[part], theirs[part], part)
-    # Without Apex, core's distributed optimizer cannot take what it loaded: it asks for a "step".
-    if target == "plain":
-        model.module.load_state_dict(ours["model"])
-        optimizer.load_state_dict(ours["optimizer"])
-        expect_same(state_of(model, optimizer), expected, "state")
+    # The rank files between them have either of the two.
+    for form in {source, target}:
+        ranks, again = (os.path.join(folder, f"{name} {form}") for name in ("ranks", "again"))
+        convert(saved[source], ranks, "--target-optimizer", form)
+        convert(ranks, again, "--target-format", "torch_dist", "--target-optimizer", target)
+        model, optimizer = make(target_args, target)
+        take_steps(model, optimizer, [7])
+        theirs, ours = (
+            dist_checkpointing.load(sharded_state(model, optimizer, target_args, target, True)[0], where)
+            for where in (saved[target], reference_files.iteration_folder(again)))
+        for part in ("model", "optimizer"):
+            expect_same(ours[part], theirs[part], f"{form} {part}")
+        # Without Apex, core's distributed optimizer cannot take what it loaded: it asks for a "step".
+        if target == "plain":
+            model.module.load_state_dict(ours["model"])
+            optimizer.load_state_dict(ours["optimizer"])
+            expect_same(state_of(model, optimizer), expected, f"{form} state")
     print("equal")
 
 
