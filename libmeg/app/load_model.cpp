@@ -26,7 +26,7 @@ namespace {
 
 using Fields = std::map<std::string, megatron::FieldValue, std::less<>>;
 
-/// Of the model's shape, what the checkpoint says unless a flag does: padding and positions.
+/// The arguments of the model's shape in which a flag takes precedence over the checkpoint.
 constexpr std::array<std::string_view, 5> kNoShape = {
     "max_position_embeddings", "make_vocab_size_divisible_by", "padded_vocab_size", "seq_length",
     "transformer_impl"};
@@ -115,7 +115,7 @@ class ModelOfRun {
     if (name == "padded_vocab_size" && padded_vocab_size_) return *padded_vocab_size_;
     // Activations are computed anew for a backward pass alone.
     if (name.starts_with("recompute_")) return std::nullopt;
-    // Of tokenizers check_tokenizer_identity compares what matters.
+    // check_tokenizer_identity compares what matters of a tokenizer.
     if (name == "vocab_file") return std::nullopt;
     if (args_.given(name)) return args_.field(name);
     const bool is_shape = contains(shape_fields(), name);

@@ -18,7 +18,7 @@ Result<BinFile> BinFile::open(const std::string& path, io::MappedFile::Access ac
 }
 
 void BinFile::release(std::span<const std::byte> stretch) const {
-  // Of objects nothing is kept in memory that could be given back.
+  // An object keeps nothing in memory that could be released.
   if (object_ == nullptr) file_.release(stretch);
 }
 

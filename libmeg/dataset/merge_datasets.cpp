@@ -87,7 +87,7 @@ std::optional<ShardName> shard_name(const std::string& prefix) {
                    prefix.substr(count, tail - count), prefix.substr(tail)};
 }
 
-/// Of the shards of one dataset none may be missing, nor may there be those of two runs or keys.
+/// Checks that all shards of one dataset are there, and none of another run or key.
 ///
 /// Output names of preprocess_data say how many shards there are; merging those that happen to lie
 /// there would give a smaller dataset, or one with every document twice, that looks whole. So would

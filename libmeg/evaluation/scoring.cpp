@@ -148,7 +148,7 @@ class CopyOfModel {
     return score(hidden[0], libtorch::sent_to(device, batch.targets));
   }
 
-  /// Of all batches, on the first stage. targets: of all batches.
+  /// The scores of all batches, on the first stage. targets: their number in all batches.
   Result<BatchScores> scores(int64_t targets) {
     MEG_RETURN_IF_ERROR(links_.finish());
     // Once for all batches: a broadcast for each would make every stage wait for the last one.

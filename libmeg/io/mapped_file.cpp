@@ -111,8 +111,8 @@ void MappedFile::release(size_t offset, size_t length) const {
   const size_t begin = (std::min(offset, bytes_.size()) + page - 1) / page * page;
   const size_t end = std::min(offset + length, bytes_.size()) / page * page;
   if (begin < end) {
-    // Of a shared file mapping this drops page table entries only; the next touch finds the page in
-    // the page cache or reads it again.
+    // On a shared file mapping this drops page table entries only; the next access finds the page
+    // in the page cache or reads it again.
     ::madvise(const_cast<std::byte*>(bytes_.data()) + begin, end - begin, MADV_DONTNEED);
   }
 }

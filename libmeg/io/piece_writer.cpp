@@ -5,7 +5,7 @@
 namespace meg::io {
 namespace {
 
-/// Of what is collected before a write; larger appends go straight to the file.
+/// Bytes that are collected before a write; larger appends go straight to the file.
 constexpr size_t kPieceBytes = size_t{1} << 20;
 
 }  // namespace

@@ -12,7 +12,7 @@ constexpr int kWarp = 32;
 /// Packs of a row that a thread keeps in registers: all that it reads is under way at once. The
 /// backward pass keeps sums of columns besides.
 constexpr int kForwardKept = 4, kBackwardKept = 2;
-/// Of fewer rows a thread of the forward pass keeps one pack.
+/// With fewer rows than this, a thread of the forward pass keeps one pack.
 constexpr int64_t kFewRows = 512;
 /// Threads of a row, at most.
 constexpr int kMaxThreads = 256;
@@ -243,7 +243,7 @@ __global__ void __launch_bounds__(kMaxThreads)
   call.rstds[place.row] = rstd;
 }
 
-/// Of one pack of columns, over a block's rows.
+/// Sums of one pack of columns over a block's rows.
 template <int kSize>
 struct ColumnSums {
   Pack<float, kSize> weight, bias;
@@ -429,13 +429,13 @@ __global__ void column_kernel(const float* parts, int64_t count, int64_t columns
   }
 }
 
-/// Of a row.
+/// The number of threads that share a row.
 int threads_for(int64_t packs, int kept) {
   const int64_t warps = (packs + kept * kWarp - 1) / (kept * kWarp);
   return kWarp * static_cast<int>(std::clamp<int64_t>(warps, 1, kMaxThreads / kWarp));
 }
 
-/// Of a block whose rows have so many.
+/// The number of threads of a block whose rows have `threads` each.
 int block_threads(int threads) { return threads == kWarp ? kMinThreads : threads; }
 
 int64_t backward_blocks(int64_t rows, int64_t columns) {

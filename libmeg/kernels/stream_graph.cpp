@@ -9,7 +9,7 @@ StreamGraph::~StreamGraph() {
 }
 
 int StreamGraph::begin(CUstream_st* stream) {
-  // Of this thread alone: others may allocate meanwhile.
+  // Only calls of this thread are restricted: others may allocate meanwhile.
   return cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
 }
 

@@ -151,7 +151,7 @@ bool take_number(std::string_view& text, int& number) {
 
 constexpr Place kPlaceOfJanuary2024 = {.minor = 5, .released = false};
 
-/// Of `core_v0.9.0`, `0.9`, `v2.6`, `0.15.0rc3`.
+/// Parses names such as `core_v0.9.0`, `0.9`, `v2.6`, `0.15.0rc3`.
 std::optional<Place> parse_place(std::string_view name) {
   const bool is_core = take(name, "core_v") || take(name, "core_r");
   if (!is_core) take(name, "v");

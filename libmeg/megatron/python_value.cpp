@@ -81,7 +81,7 @@ class LiteralReader {
     return value;
   }
 
-  /// Of escapes only a quoted quote and a quoted backslash.
+  /// Understands two escapes only: that of the quote and that of the backslash.
   std::optional<FieldValue> quoted() {
     const char quote = text_[0];
     std::string text;

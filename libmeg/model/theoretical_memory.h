@@ -57,8 +57,8 @@ struct TheoreticalMemory {
   /// 34 b s h + 5 b s^2 a bytes a layer (b: micro_batch_size, s: seq_length, h: hidden_size, a:
   /// num_attention_heads). Table 2 of https://arxiv.org/abs/2205.05198.
   double layer_activation_bytes = 0;  ///< Of one layer, on one rank.
-  /// Of all layers whose activations the first pipeline stage holds, as many as the model has
-  /// layers.
+  /// Activations of all layers that the first pipeline stage holds: as many layers as the model
+  /// has.
   double layers_activation_bytes = 0;
 };
 

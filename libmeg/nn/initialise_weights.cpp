@@ -13,7 +13,7 @@
 namespace meg::nn {
 namespace {
 
-/// Of the order in which modules hold query, key and value.
+/// The checkpoint version whose order of query, key and value the modules have.
 constexpr double kCheckpointVersion = 3.0;
 
 /// Hash of a parameter's name (FNV-1a), so that its numbers do not depend on what lies before it.

@@ -57,7 +57,7 @@ Result<std::string> read_text(const std::string& path) {
   return std::string(file.text());
 }
 
-/// Of --per-split-data-args-path: a list of words or one string of them; null: none.
+/// Reads a split of --per-split-data-args-path: a list of words or one string of them; null: none.
 Result<std::vector<std::string>> words_of_split(const nlohmann::json& object,
                                                 const std::string& path, Split split) {
   constexpr std::string_view kExpected = "expected an object with lists of strings";

@@ -13,7 +13,7 @@ constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
 /// From this many samples on Megatron's shuffle index has int64 instead of uint32.
 constexpr int64_t kFirstInt64Samples = int64_t{std::numeric_limits<uint32_t>::max()} - 1;
 
-/// Of the last epoch's samples, what must be asked for lest the epoch be shuffled apart.
+/// Share of the last epoch's samples below which Megatron shuffles that epoch separately.
 constexpr double kLastEpochShare = 0.80;
 
 Status check_request(const GptIndexRequest& request) {

@@ -53,7 +53,7 @@ int http_status(StatusCode code) {
   }
 }
 
-/// Of text number `text` of a request, so that equal prompts of one request differ.
+/// The seed of text number `text` of a request: answers to equal prompts of one request differ.
 uint64_t text_seed(uint64_t seed, size_t text) { return seed + text; }
 
 template <class Text>

@@ -95,8 +95,8 @@ Status read_tensors(const checkpoint::MegatronCheckpoint& checkpoint, bool with_
     MEG_RETURN_IF_ERROR(readings.add(name, "exp_avg_sq", states[i].exp_avg_sq));
   }
   MEG_RETURN_IF_ERROR(readings.read());
-  // Of a distributed optimizer `states` are copies of whole parameters: it takes its share of them
-  // now.
+  // With a distributed optimizer `states` are copies of whole parameters: it takes its share of
+  // them now.
   MEG_RETURN_IF_ERROR(parts.optimizer.take_states(states));
   // Without the optimizer it is the other way round, as in Megatron (reload_model_params): masters
   // begin at the 16-bit weights.
@@ -258,7 +258,7 @@ Result<TrainingProgress> load_checkpoint(const checkpoint::MegatronCheckpoint& c
   MEG_RETURN_IF_ERROR(
       libtorch::torch_guard([&] { return read_tensors(checkpoint, with_optimizer, parts); }));
   if (with_optimizer) MEG_RETURN_IF_ERROR(restore_optimizer(state, parts, print));
-  // Of another layout not every rank has one: all continue as seeded then, so that those that
+  // In another layout not every rank has one: all continue as seeded then, so that those that
   // draw alike do.
   MEG_ASSIGN_OR_RETURN(const int64_t is_missing, parts.ranks.max(state.rng.has_value() ? 0 : 1));
   if (is_missing == 0) {

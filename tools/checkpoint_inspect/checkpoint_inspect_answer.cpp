@@ -20,7 +20,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// Of one value: longer ones are cut, as a file may hold any text.
+// Bytes of one value: longer ones are cut, as a file may hold any text.
 constexpr size_t kArgBytes = 100'000;
 /// What all values of args may take as text, beside a multiple of the files' bytes.
 constexpr uint64_t kLeastTextBudget = uint64_t{1} << 20;

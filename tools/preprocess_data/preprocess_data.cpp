@@ -179,7 +179,7 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
               "(default: that of --lang in NLTK_DATA or nltk_data)");
   flags.value("--megatron-version", &arguments.megatron_version, "REVISION",
               "revision of Megatron-LM to follow where revisions differ, such as v2.6");
-  // Of Megatron-LM behind core_v0.19.0, whose preprocess_data_fast.py is of no use without it.
+  // Megatron-LM after core_v0.19.0 has it; its preprocess_data_fast.py does nothing without it.
   flags.toggle("--use-gigatoken", &arguments.use_gigatoken,
                "accepted with a note: tokens do not depend on it");
   flags.toggle("--resume", &arguments.options.resume,

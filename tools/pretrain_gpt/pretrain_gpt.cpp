@@ -27,8 +27,8 @@ void print(const std::string& line) {
   std::fflush(stdout);
 }
 
-/// Of what all ranks do alike the first one speaks.
-/// One line for all ranks, whose output goes to one terminal.
+/// What all ranks do alike is reported by the first one:
+/// one line for all ranks, whose output goes to one terminal.
 class FirstRank {
  public:
   explicit FirstRank(const parallel::ParallelState& ranks) : speaks_(ranks.mesh().rank() == 0) {}
@@ -52,7 +52,7 @@ Result<Vocabulary> vocabulary_of(const PretrainFlags& run, const FirstRank& prin
   return vocabulary;
 }
 
-/// Of --padded-vocab-size, which may also come from the checkpoint.
+/// Checks --padded-vocab-size, which may also come from the checkpoint.
 Result<Vocabulary> check_rows(const Vocabulary& vocabulary) {
   if (vocabulary.padded_vocab_size >= vocabulary.vocab_size) return vocabulary;
   return make_error(StatusCode::kInvalidArgument,

@@ -33,7 +33,7 @@ struct TextStatistics {
   double tokens_per_word() const;
 };
 
-/// Of one text. other: may be null.
+/// The statistics of one text. other: may be null.
 Result<TextStatistics> text_statistics(const std::string& text,
                                        const tokenizer::Tokenizer& tokenizer,
                                        const tokenizer::Tokenizer* other);

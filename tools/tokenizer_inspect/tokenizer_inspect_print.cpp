@@ -16,7 +16,7 @@ namespace {
 using nlohmann::ordered_json;
 using tokenizer::TokenDifference;
 
-/// Of each kind of difference; --json has all.
+/// Differences of each kind that are printed; --json has all.
 constexpr size_t kShownDifferences = 10;
 
 std::string piece_text(std::string_view bytes) {

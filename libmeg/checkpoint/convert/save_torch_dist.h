@@ -16,8 +16,8 @@ struct SaveTorchDistOptions {
   bool distributed_optimizer = true;
   /// Refuses a source whose fp32 masters do not belong to its weights.
   bool check_masters = true;
-  /// Of the runs that will load it: with several ranks they chain an optimizer for what all of them
-  /// hold alike and one for experts. Without it the source's.
+  /// The size in the runs that will load it: with several ranks they chain an optimizer for what
+  /// all of them hold alike and one for experts. nullopt: the source's.
   std::optional<int64_t> expert_model_parallel_size = std::nullopt;
   /// Names: kHybrid, or any mcore family for GPT's; without it those of the source's model.
   std::optional<model::NameFamily> names = std::nullopt;

@@ -24,7 +24,7 @@ namespace {
 
 constexpr size_t kPieceBytes = size_t{1} << 20;
 
-/// Of an ETag; stores give some dozens.
+/// Largest ETag that is accepted; those of stores have some dozens of bytes.
 constexpr size_t kMaxEtagBytes = 4096;
 
 Result<std::unique_ptr<s3::Object>> open_object(const std::string& address) {

@@ -8,7 +8,7 @@ namespace {
 /// Pages of a mapping behind the place that is being read: let go in steps of this size.
 constexpr int64_t kBytesKept = int64_t{8} << 20;
 
-/// Of a request: small where items lie far apart, and twice as much each time that they do not, so
+/// Bytes of a request: few where items lie far apart, and twice as many each time they do not, so
 /// that neither a view's scattered documents nor a dataset of short ones cost much that is not
 /// used.
 constexpr int64_t kLeastWindow = int64_t{64} << 10;

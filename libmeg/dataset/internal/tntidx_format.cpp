@@ -34,7 +34,7 @@ void store_tntidx_header(const TntidxHeader& header, std::span<std::byte, kTntid
 
 std::optional<TntidxLayout> tntidx_layout(uint64_t item_count, uint64_t size_count,
                                           uint64_t document_index_count) {
-  // Of each array far less than what all of them may have together.
+  // Far fewer entries than int64 bytes can hold, so that the sums below cannot overflow.
   constexpr auto kMostEntries = uint64_t{std::numeric_limits<int64_t>::max()} / 64;
   for (const uint64_t count : {item_count, size_count, document_index_count}) {
     if (count >= kMostEntries) return std::nullopt;

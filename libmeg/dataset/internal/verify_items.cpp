@@ -159,7 +159,7 @@ class IdScan {
  private:
   void read_pieces() {
     const size_t most = std::min(bin_.piece_bytes, static_cast<size_t>(total_bytes_));
-    // Of the widest items, whose alignment does for all others.
+    // int64_t is the widest item, and its alignment suits all others.
     std::vector<int64_t> buffer(most / sizeof(int64_t) + 1);
     const auto bytes = std::as_writable_bytes(std::span(buffer));
     while (!error_.is_set()) {

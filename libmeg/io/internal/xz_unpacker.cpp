@@ -12,7 +12,7 @@ Result<Unpacker::Step> XzUnpacker::unpack(std::span<const std::byte> in, std::sp
   const size_t taken = std::min(in.size(), XzContainer::kMaxHeaderBytes - before);
   pending_.insert(pending_.end(), in.begin(), in.begin() + static_cast<std::ptrdiff_t>(taken));
   MEG_ASSIGN_OR_RETURN(const size_t used, read_framing());
-  // Of a header that is not whole yet all bytes are kept.
+  // All bytes of a header that is not complete yet are kept.
   if (used > 0) pending_.clear();
   return Step{.consumed = used > 0 ? used - before : taken,
               .at_end = pending_.empty() && container_.may_end()};

@@ -19,7 +19,7 @@ void parallel_for(int64_t count, int64_t grain,
   // Without num_threads(): another number of threads each time would cost the pool its threads.
 #pragma omp parallel
   {
-    // Of the threads that the region got, which may be fewer than were requested.
+    // The region may have got fewer threads than were requested.
     const int64_t shares = std::min<int64_t>(omp_get_num_threads(), max_shares);
     const int64_t share = omp_get_thread_num();
     const int64_t begin = count * share / shares;

@@ -17,7 +17,7 @@
 namespace meg::nn {
 namespace {
 
-/// Of LibTorch's CUDA half, which is loaded at run time: only its virtual functions are called.
+/// LibTorch's CUDA half is loaded at run time, so only virtual functions of it are called.
 c10::cuda::CUDACachingAllocator::CUDAAllocator& cuda_allocator() {
   return *static_cast<c10::cuda::CUDACachingAllocator::CUDAAllocator*>(
       c10::GetAllocator(at::kCUDA));

@@ -21,7 +21,7 @@ Status wrong_tensor(std::string_view name, std::string_view expected, const at::
                     sizes_text(found));
 }
 
-/// Of what goes in: the tokens of whole sequences, or the hidden states of a rank's stretch.
+/// `first` is the input: the tokens of whole sequences, or the hidden states of a rank's stretch.
 int64_t sequence_length(const InputRules& rules, const at::Tensor& first) {
   const bool is_stretch = !rules.is_first && rules.ranks.splits_sequences();
   return first.size(1) * (is_stretch ? rules.ranks.size() : 1);

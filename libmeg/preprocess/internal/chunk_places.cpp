@@ -20,8 +20,8 @@ std::string ChunkPlaces::describe(const TextSource& source, int64_t chunk,
   const int input = places_[number].input;
   const std::string& name = source.names()[static_cast<size_t>(input)];
   if (bad.line == BadLine::kPlaced) return fmt::format("{}: {}", name, bad.error.message());
-  // Of a shard that begins within the file: it reads the bytes before, but only where there is an
-  // error to place.
+  // For a shard that begins within the file this reads all bytes before it, but only if there is an
+  // error to report.
   const Result<int64_t> before = source.lines_before(input);
   int64_t line = (before.has_value() ? *before : 0) + bad.line + 1;
   for (size_t i = number; i > 0 && places_[i - 1].input == input; --i) {

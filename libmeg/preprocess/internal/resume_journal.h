@@ -30,8 +30,8 @@ struct Checkpoint {
 /// own, because tools that merge all datasets of a folder take every file there for a dataset's.
 class ResumeJournal {
  public:
-  /// Of the run that `options` describe. kInvalidArgument where the journal there is another run's,
-  /// naming the first difference; kCorruption where it is damaged; kUnsupported for pipes and
+  /// Opens that of the run `options` describe. kInvalidArgument if the journal is another run's,
+  /// naming the first difference; kCorruption if it is damaged; kUnsupported for pipes and
   /// partitions; kIoError where another process has it.
   static Result<ResumeJournal> open(const PreprocessOptions& options, DType dtype);
 

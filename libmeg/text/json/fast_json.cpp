@@ -85,7 +85,7 @@ bool FastJsonReader::read_object() {
 
 bool FastJsonReader::read_asked_value(AskedValue& value) {
   value.is_there = true;
-  // Of equal keys the last one counts, as in Python: what an earlier one gave is forgotten.
+  // The last of equal keys counts, as in Python: what an earlier one gave is dropped.
   value.texts.restart(begin_, unescaped_.get());
   if (take('"')) return read_text(value);
   if (!take('[')) return false;

@@ -33,7 +33,7 @@ namespace {
 
 constexpr unsigned kBlock = 64;  // bytes of a vector
 
-/// Of hexadecimal digits; 0x80 for other characters.
+/// Values of hexadecimal digits; 0x80 for other characters.
 constexpr std::array<uint8_t, 128> kHexValues = [] {
   std::array<uint8_t, 128> table{};
   for (auto& value : table) value = 0x80;

@@ -104,7 +104,7 @@ void Vocabulary::insert(std::string_view text, int32_t id) {
   const uint64_t hash = hash_of(text);
   Slot& slot = slots_[slot_of(text, hash)];
   if (slot.entry >= 0) {
-    // Of a key that is there twice the last value counts and the first place, as in Python's dict.
+    // A repeated key keeps its first place and takes its last value, as in Python's dict.
     entries_[static_cast<size_t>(slot.entry)].id = id;
     return;
   }

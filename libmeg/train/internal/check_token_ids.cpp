@@ -6,8 +6,8 @@
 namespace meg::train {
 namespace {
 
-// Of each split. Data of another tokenizer usually shows within the first documents, and reading
-// these costs nothing; to look at everything would read the whole dataset before the first step.
+// Samples of each split. Data of another tokenizer usually shows in the first documents, and to
+// read these costs nothing; checking all would read the whole dataset before the first step.
 constexpr int64_t kSamples = 64;
 
 Status check_sample(const samples::SampleDataset& dataset, int64_t sample,

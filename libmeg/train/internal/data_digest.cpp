@@ -27,7 +27,7 @@ void add_stretches(std::span<const std::byte> bytes, io::Digest& digest) {
   for (size_t i = 0; i < kStretches; ++i) digest.add(bytes.subspan(i * step, kStretchBytes));
 }
 
-/// Of an object the ETag, which is of all its bytes.
+/// Adds the ETag of an object, which stands for all its bytes.
 void add_bin(const dataset::BinFile& bin, io::Digest& digest) {
   if (bin.object() == nullptr) return add_stretches(bin.mapped(), digest);
   digest.add(std::as_bytes(std::span(bin.object()->etag())));

@@ -18,8 +18,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// Of malloc: by default there are eight for each processor, and what the connections' threads free
-/// stays in all of them.
+/// Arenas of malloc: the default is eight for each processor, and what the connections' threads
+/// free stays in all of them.
 constexpr int kArenas = 2;
 
 /// How long texts that are being generated may continue when the server should end.

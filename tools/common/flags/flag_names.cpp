@@ -21,7 +21,7 @@ bool says_no(std::string_view plain) {
   return plain.starts_with("--no-") || plain.starts_with("--disable-");
 }
 
-/// Of whom a prefix means what it says only where nothing else fits: else hundreds of Megatron's
+/// Whether a prefix may name this flag only if no other one fits: otherwise hundreds of Megatron's
 /// flags that a program does not read would make its own prefixes ambiguous.
 bool is_passed_over(const FlagSpec& spec) {
   return spec.use == FlagSpec::Use::kPassed || spec.use == FlagSpec::Use::kRefused;

@@ -20,8 +20,8 @@ using torch::autograd::Node;
 using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
 
-/// Of the table `weight`, of which `ids`, [b, s], were looked up (undefined: 0 to s - 1 in each
-/// sequence); undefined where it was added to the main gradient. gradient: [b, s, h], dense.
+/// Gradient of the table `weight`, in which `ids`, [b, s], were looked up (undefined: 0 to s - 1 in
+/// each sequence); undefined if it was added to the main gradient. gradient: [b, s, h], dense.
 at::Tensor table_gradient(const at::Tensor& gradient, const at::Tensor& weight,
                           const at::Tensor& ids) {
   const at::Tensor main = main_gradient(weight);

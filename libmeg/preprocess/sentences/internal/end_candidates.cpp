@@ -78,7 +78,7 @@ std::optional<EndCandidate> EndCandidates::next() {
   while (last_.has_value()) {
     const std::optional<Match> following = find();
     const Match match = *std::exchange(last_, following);
-    // Of matches that share a word the last one is the candidate, as in nltk.
+    // If matches share a word, the last one is the candidate, as in nltk.
     if (!following.has_value() || match.begin <= following->context_begin) return candidate(match);
   }
   return std::nullopt;

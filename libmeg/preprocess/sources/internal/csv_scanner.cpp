@@ -113,7 +113,7 @@ std::string CsvScanner::missing_column(const std::string& column,
   }
   if (all.size() > kNamesBytes) all.replace(kNamesBytes, all.npos, "...");
   found += ": " + all;
-  // Of a file with tabs or semicolons all of the row is one field.
+  // In a file with tabs or semicolons the whole row is one field.
   if (names.size() == 1) found += "; fields are separated by commas";
   return found;
 }

@@ -154,7 +154,7 @@ class JsonScanner : public LineScanner {
     for (;; ++position_) {
       position_ = std::min(text.find('"', position_), text.size());
       if (position_ == text.size()) return false;
-      // Of a run of backslashes each second one is escaped. The string's first quote ends the run.
+      // In a run of backslashes every second one is escaped. The string's first quote ends the run.
       size_t run = position_;
       while (text[run - 1] == '\\') --run;
       if ((position_ - run) % 2 == 0) return true;

@@ -30,7 +30,7 @@ namespace {
 /// up to a chunk; larger ones one after another, each on a thread of its own, in little memory.
 constexpr int64_t kWholeFilePart = 8;
 
-/// Of one file at a time, beside the threads that ask for documents.
+/// Threads that decompress one file, beside those that ask for documents.
 constexpr int kUnpackThreads = 4;
 
 /// Bytes of plain text that are looked at for its first one that is not blank.
@@ -231,7 +231,7 @@ Status TextSource::State::open_lines(InputFormat format, const InputKind& kind, 
   ByteRange part = parts.empty() ? whole : parts[next_input - 1];
   if (begin > part.end) return no_chunk_ends_at(current->file->name(), begin);
   part.begin = std::max(part.begin, begin);
-  // Of an object each range would be a request of its own, with its latency.
+  // Each range of an object would be a request of its own, with its latency.
   if (current->file->is_remote()) {
     current->is_whole = is_small(part, 1);
     open_stream(format, current->file->stream(part, stream_options()), part.begin);

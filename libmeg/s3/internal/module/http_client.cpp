@@ -14,7 +14,7 @@ namespace {
 constexpr long kConnectSeconds = 10;
 constexpr long kSilentSeconds = 30;
 
-/// Of one answer; what comes beyond is not kept.
+/// Headers of one answer; further ones are dropped.
 constexpr size_t kMaxHeaders = 256;
 
 struct Exchange {
@@ -41,7 +41,7 @@ size_t take_body(const char* bytes, size_t, size_t count, void* opaque) noexcept
 }
 
 void add_header(std::string_view line, HttpAnswer& answer) {
-  // Of several answers, such as `100 Continue` in front, the last one counts.
+  // If there are several answers, such as `100 Continue` first, the last one counts.
   if (line.starts_with("HTTP/")) answer.headers.clear();
   const size_t colon = line.find(':');
   if (colon == line.npos || answer.headers.size() == kMaxHeaders) return;

@@ -19,7 +19,7 @@ namespace {
 
 constexpr size_t kFirstBytes = size_t{64} << 10;
 
-/// Of one request; a cut connection loses no more.
+/// Bytes of one request; a broken connection loses no more.
 constexpr size_t kMaxRange = size_t{8} << 20;
 
 /// Beside the bytes asked for: answers that are errors or lists.

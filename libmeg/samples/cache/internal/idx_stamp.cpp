@@ -61,7 +61,7 @@ Result<IdxStamp> stamp_idx(const dataset::IndexedDataset& dataset) {
 
   struct stat info {};
 
-  // Of the path, as the mapping has no time. Where another file has taken its place, time and
+  // Takes the time of the path, as the mapping has none. If another file has replaced it, time and
   // digest belong to different files, and the next look finds that.
   if (::stat(path.c_str(), &info) != 0) return errno_error(errno, path);
   io::Digest digest;

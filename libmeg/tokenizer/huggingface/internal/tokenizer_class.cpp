@@ -32,7 +32,7 @@ bool as_qwen2(const TokenizerJson& file) {
   return file.normalizer_type == "NFC" && has_words(file, find_pattern_by_name("qwen2")->regex);
 }
 
-/// Of `legacy: false`, the default. Llama-3's files, which have bytes, are left as they are.
+/// The rules of `legacy: false`, the default. Llama-3's files, which have bytes, stay as they are.
 bool as_llama(const TokenizerJson& file) {
   const std::optional<Metaspace>& metaspace = file.pre_tokenizer.metaspace;
   return file.pre_tokenizer.byte_level ||

@@ -143,7 +143,7 @@ class CaseScope {
   }
 
  private:
-  /// Of `(?<name>`; 1 where the group has no name.
+  /// Bytes of `(?<name>`; 1 if the group has no name.
   static size_t size_of_name(std::string_view rest) {
     const bool has_name = rest.starts_with("(?<") && !rest.starts_with("(?<=") &&
                           !rest.starts_with("(?<!") && rest.find('>') != std::string_view::npos;

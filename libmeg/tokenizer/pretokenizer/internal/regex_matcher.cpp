@@ -68,8 +68,8 @@ std::string_view name_of_property(std::string_view element) {
   return element.substr(begin, element.size() - begin - 1);
 }
 
-/// Of an escape that PCRE2, with its own Unicode version, would understand in another way than the
-/// packages do; empty for any other element.
+/// Ranges of an escape that PCRE2, with its own Unicode version, understands differently from the
+/// packages; empty for any other element.
 std::string ranges_of_escape(std::string_view element) {
   static const std::string spaces = ranges_of_space(false);
   static const std::string others = ranges_of_space(true);

@@ -83,8 +83,8 @@ class ArrowColumnReader : public ColumnReader {
   }
 
  private:
-  /// Of the text of a small group, by what the file says; dictionaries may make more of it, so that
-  /// the rows are limited, too.
+  /// Chunks of text in a small group, by what the file says; dictionaries may expand to more, so
+  /// rows are limited too.
   static constexpr int64_t kMaxSmallChunks = 4;
   static constexpr int64_t kMaxSmallRows = 4096;
 

@@ -51,7 +51,7 @@ class ParquetFile : public ArrowFile {
     // Otherwise a column chunk is read whole, which may be gigabytes.
     properties.enable_buffered_stream();
     properties.set_buffer_size(read_bytes(file));
-    // Of pages that have one, as parquet-java writes; a damaged text may still be UTF-8.
+    // Pages may have a checksum, as parquet-java writes them; a damaged text may still be UTF-8.
     properties.set_page_checksum_verification(true);
     parquet::arrow::FileReaderBuilder builder;
     arrow::Status status = builder.Open(std::move(readable), properties);

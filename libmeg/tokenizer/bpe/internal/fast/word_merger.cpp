@@ -17,7 +17,7 @@ WordMerger::ShortWord::ShortWord(std::string_view word, const MergeTable& table)
   keys_.fill(kNoKey);
   for (size_t i = 0; i < word.size(); ++i) pieces_[i] = byte_of(word[i]);
   const size_t pairs = word.size() - 1;
-  // Of the pair before the one that is read: its rank, and the lowest of the merges across the
+  // For the pair before the one that is read: its rank, and the lowest rank of merges across the
   // borders before it and inside it.
   uint32_t rank = MergeTable::kNoRank;
   uint32_t before = MergeTable::kNoRank;

@@ -76,7 +76,7 @@ void BpeSegmenter::merge_many() {
   next_.resize(count);
   tree_.resize(count);
   for (uint32_t i = 0; i < count; ++i) {
-    // Of the first part this wraps around; it is never followed, as left == 0 has no pair before
+    // For the first part this wraps around; it is never followed, as left == 0 has no pair before
     // it.
     previous_[i] = i - 1;
     next_[i] = i + 1;

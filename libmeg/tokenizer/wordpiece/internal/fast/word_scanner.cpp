@@ -12,8 +12,8 @@ namespace {
 
 bool continues_character(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
 
-/// Of the characters from `at` to `end`, by steps to the left or right, the first that decides on
-/// the form of a sigma: whether it is a cased one.
+/// Whether the first character from `at` to `end`, by steps to the left or right, that decides on
+/// the form of a sigma is a cased one.
 template <class Step>
 bool meets_cased(const char* at, const char* end, const Step& step) {
   while (at != end) {
