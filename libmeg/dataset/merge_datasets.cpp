@@ -327,7 +327,7 @@ Result<std::vector<std::string>> dataset_prefixes_in(const std::string& folder) 
   for (const std::string& file : files) {
     const size_t name = file.rfind('/') + 1;
     const size_t ending = file.rfind('.');
-    // As Python's splitext: a name that only begins with a dot has no ending.
+    // Like Python's splitext: a name that only begins with a dot has no ending.
     prefixes.insert(ending == file.npos || ending <= name ? file : file.substr(0, ending));
   }
   if (prefixes.empty()) {

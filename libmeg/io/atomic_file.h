@@ -79,7 +79,7 @@ class AtomicFile {
   /// Discards the file; nothing of it remains.
   void discard();
 
-  /// As FileDescriptor::copy_from.
+  /// Like FileDescriptor::copy_from.
   Status copy_from(const FileDescriptor& from, int64_t from_offset, int64_t length, int64_t offset,
                    const FileDescriptor::Moved& moved) const {
     return file_.copy_from(from, from_offset, length, offset, moved);

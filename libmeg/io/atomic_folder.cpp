@@ -14,7 +14,7 @@
 #include "libmeg/io/internal/folder_replacement.h"
 #include "libmeg/io/internal/partial_path.h"
 
-// As atomic_file.cpp, for a whole tree: staged under a partial name, its folder locked, flushed,
+// Like atomic_file.cpp, for a whole tree: staged under a partial name, its folder locked, flushed,
 // put in place, closed. After an exchange the older tree has the staging name and no lock, so if
 // the process dies before it has removed it, the next create() for the same path does.
 

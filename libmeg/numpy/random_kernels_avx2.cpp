@@ -60,8 +60,8 @@ MEG_TARGET_AVX2 void refill(uint32_t* state, uint32_t* words) {
   constexpr size_t kAround = kRandomStateWords - kRandomShift;
   constexpr size_t kLast = kRandomStateWords - 1;
   size_t i = 0;
-  // As the portable refill: both distances, 397 ahead and 227 back, are more than a vector, so the
-  // words of one vector do not depend on each other.
+  // Like the portable refill: both distances, 397 ahead and 227 back, are more than a vector, so
+  // the words of one vector do not depend on each other.
   for (; i + kLanes <= kAround; i += kLanes) twist(state + i, state + i + kRandomShift);
   for (; i < kAround; ++i) {
     state[i] = twisted_word(state[i], state[i + 1], state[i + kRandomShift]);

@@ -35,7 +35,7 @@ Status check_same_arguments(const megatron::ArgumentValues& args, const std::str
 /// Says on the first rank where --distributed-backend asks for what the ranks do not use.
 void note_backend(const megatron::ArgumentValues& args, const parallel::ParallelState& ranks);
 
-/// As fail(). Of several ranks the first one that fails says why; the others' errors follow from
+/// Like fail(). Of several ranks the first one that fails says why; the others' errors follow from
 /// its end. Of several on GPUs it does not return.
 int fail_once(const Status& status, const parallel::ParallelState& ranks);
 

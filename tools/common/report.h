@@ -13,10 +13,10 @@ inline constexpr int kUsageError = 2;
 /// Prints `error: message` on standard error, where it should be the last line, and returns 1.
 int fail(const Status& status);
 
-/// As fail(), for what only the command line can have caused: returns kUsageError.
+/// Like fail(), for what only the command line can have caused: returns kUsageError.
 int fail_usage(const Status& status);
 
-/// As fail_usage() where the status is kInvalidArgument, otherwise as fail().
+/// Like fail_usage() where the status is kInvalidArgument, otherwise as fail().
 int fail_by_code(const Status& status);
 
 /// Prints `wrote PREFIX.{bin,idx} (1.42 GB)` on standard output.

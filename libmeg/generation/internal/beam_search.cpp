@@ -16,7 +16,7 @@
 namespace meg::generation {
 namespace {
 
-/// As Megatron's: a forbidden token comes only where nothing else is left.
+/// Like Megatron's: a forbidden token comes only where nothing else is left.
 constexpr double kForbiddenScore = -1e10;
 
 }  // namespace

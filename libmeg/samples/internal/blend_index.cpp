@@ -24,7 +24,7 @@ struct Candidate {
 
 /// The one that is furthest behind at sample number `sample`; the first of equals.
 size_t furthest_behind(std::span<const Candidate> candidates, int64_t sample) {
-  // As Megatron's helper, term by term in float64: another order of operations would break ties
+  // Like Megatron's helper, term by term in float64: another order of operations would break ties
   // differently, and one sample drawn from another dataset shifts all that follow. At sample 0 the
   // place is 1, so that the largest weight goes first.
   const double place = std::max(static_cast<double>(sample), 1.0);

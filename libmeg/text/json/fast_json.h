@@ -24,7 +24,7 @@ class FastJsonReader {
   /// Like JsonLineParser::parse. False if the strict reader must decide.
   bool read(std::string_view line);
 
-  /// As JsonLineParser::texts: views into the line, or into memory of the reader.
+  /// Like JsonLineParser::texts: views into the line, or into memory of the reader.
   const TextList& texts(size_t key) const { return asked_[key].texts; }
 
  private:

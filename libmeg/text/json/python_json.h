@@ -33,7 +33,7 @@ class PythonJsonReader {
   /// it.
   Status read(std::string_view line);
 
-  /// As JsonLineParser::texts; valid until the next read().
+  /// Like JsonLineParser::texts; valid until the next read().
   const TextList& texts(size_t key) const { return asked_[key].texts; }
 
  private:

@@ -18,7 +18,7 @@ using Options = std::vector<std::pair<std::string, std::string>>;
 
 constexpr std::string_view kNone = "None";
 
-/// As Python's str(): None where the flag was not given.
+/// Like Python's str(): None where the flag was not given.
 std::string text_or_none(const std::string& value) {
   return value.empty() ? std::string(kNone) : value;
 }

@@ -13,13 +13,13 @@
 namespace meg::samples {
 namespace {
 
-/// As Python's os.path.join.
+/// Like Python's os.path.join.
 std::string joined(const std::string& folder, const std::string& name) {
   if (folder.empty() || folder.ends_with('/')) return folder + name;
   return folder + "/" + name;
 }
 
-/// As Python's os.path.dirname.
+/// Like Python's os.path.dirname.
 std::string folder_of(const std::string& path) {
   return std::filesystem::path(path).parent_path().string();
 }

@@ -20,7 +20,7 @@ constexpr std::string_view kContinuation = "##";
 /// A longer word is [UNK] as a whole, in Megatron's class; Hugging Face's own limit is another.
 constexpr size_t kMaxCharacters = 200;
 
-/// As Megatron's convert_tokens_to_string: in this order.
+/// Like Megatron's convert_tokens_to_string: in this order.
 void close_gaps(std::string& text, bool more_follows) {
   constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kGaps = {{
       {" .", "."},
