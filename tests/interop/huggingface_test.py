@@ -152,8 +152,7 @@ class HuggingFace(unittest.TestCase):
             self.convert("--load-dir", self.path(name), "--save-dir", self.path(name + "_dist"),
                          "--target-format", "torch_dist")
             self.convert("--load-dir", self.path(name + "_meg"), "--target-format", "huggingface",
-                         "--save-dir", self.path(name + "_back"), "--true-vocab-size", "97",
-                         "--max-shard-size", "64KB")
+                         "--save-dir", self.path(name + "_back"), "--max-shard-size", "64KB")
             self.same_tensors(tensors_of(self.path(name)), tensors_of(self.path(name + "_back")))
             self.same_states(name, name + "_meg", name + "_dist")
             back = AutoModelForCausalLM.from_pretrained(self.path(name + "_back")).eval()
@@ -174,13 +173,41 @@ class HuggingFace(unittest.TestCase):
                          "--target-pipeline-parallel-size", str(pipeline),
                          "--target-virtual-pipeline-parallel-size", str(virtual),
                          "--saver-transformer-impl", names)
-            self.convert("--load-dir", saved, "--save-dir", saved + "_hf", "--true-vocab-size", "97",
+            self.convert("--load-dir", saved, "--save-dir", saved + "_hf",
                          "--target-format", "huggingface")
             self.same_tensors(original, tensors_of(saved + "_hf"))
         self.convert("--load-dir", saved, "--save-dir", saved + "_fp32", "--true-vocab-size", "97",
                      "--target-format", "huggingface", "--target-params-dtype", "fp32")
         self.same_tensors({name: tensor.float() for name, tensor in original.items()},
                           tensors_of(saved + "_fp32"))
+
+    def rows_of_export(self, load):
+        out = self.convert("--load-dir", load, "--save-dir", load + "_hf", "--target-format", "huggingface")
+        embedding = tensors_of(load + "_hf")["model.embed_tokens.weight"]
+        self.assertEqual("padding rows are exported" in out, embedding.shape[0] == 104)
+        return embedding.shape[0]
+
+    def test_args_say_which_rows_are_padding(self):
+        random_model(MODELS["qwen2"], 3).save_pretrained(self.path("hf"))
+        save = self.path("meg")
+        self.convert("--load-dir", self.path("hf"), "--save-dir", save, "--make-vocab-size-divisible-by", "8")
+        self.convert("--load-dir", save, "--save-dir", self.path("cut"), "--true-vocab-size", "90")
+        self.assertEqual(self.rows_of_export(self.path("cut")), 90)
+        file = os.path.join(save, "release", "mp_rank_00", "model_optim_rng.pt")
+        for args, rows in (({}, 97), ({"true_vocab_size": 96}, 104),
+                           ({"true_vocab_size": None}, 104), ({"vocab_size": 98}, 98),
+                           ({"vocab_size": 98, "tokenizer_type": "NullTokenizer"}, 99),
+                           ({"vocab_size": 105}, 104), ({"vocab_size": -1}, 104)):
+            with self.subTest(args=args):
+                state = reference_files.load_file(file)
+                if "vocab_size" in args:
+                    del state["args"].true_vocab_size
+                vars(state["args"]).update(args)
+                edited = self.path("-".join(map(str, args.values())) or "same")
+                os.makedirs(os.path.join(edited, "release", "mp_rank_00"))
+                shutil.copy(os.path.join(save, "latest_checkpointed_iteration.txt"), edited)
+                torch.save(state, os.path.join(edited, "release", "mp_rank_00", "model_optim_rng.pt"))
+                self.assertEqual(self.rows_of_export(edited), rows)
 
     def test_torch_files_with_an_index_are_read(self):
         random_model(MODELS["llama3"], 2).save_pretrained(self.path("a"))

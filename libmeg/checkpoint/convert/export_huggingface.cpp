@@ -16,6 +16,7 @@
 #include "libmeg/checkpoint/dialects/huggingface/tokenizer_files.h"
 #include "libmeg/checkpoint/dialects/mp_rank/check_architecture.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/folder_entries.h"
+#include "libmeg/checkpoint/dialects/mp_rank/vocab_size_args.h"
 #include "libmeg/checkpoint/state/assembled_source.h"
 #include "libmeg/checkpoint/state/concatenated_source.h"
 #include "libmeg/checkpoint/state/transposed_source.h"
@@ -104,7 +105,11 @@ class ExportPlanner {
                         checkpoint_.folder().folder, kWordEmbeddings);
     }
     plan_.source_vocab_rows = embedding->second->shape[0];
-    plan_.target_vocab_rows = options_.true_vocab_size.value_or(plan_.source_vocab_rows);
+    std::optional<int64_t> vocab_size = options_.true_vocab_size;
+    if (!vocab_size.has_value()) {
+      vocab_size = unpadded_vocab_size(checkpoint_, plan_.source_vocab_rows);
+    }
+    plan_.target_vocab_rows = vocab_size.value_or(plan_.source_vocab_rows);
     // Written without padding: transformers' vocab_size is the number of rows.
     model_.padded_vocab_size = plan_.target_vocab_rows;
     if (plan_.target_vocab_rows > plan_.source_vocab_rows) {
@@ -112,7 +117,7 @@ class ExportPlanner {
                         "true vocabulary size: expected up to {} rows of the table, found {}",
                         plan_.source_vocab_rows, plan_.target_vocab_rows);
     }
-    if (!options_.true_vocab_size.has_value()) {
+    if (!vocab_size.has_value()) {
       plan_.notes.emplace_back(
           "the vocabulary's padding rows are exported; --true-vocab-size leaves them out");
     }

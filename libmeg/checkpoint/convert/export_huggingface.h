@@ -12,7 +12,8 @@
 namespace meg::checkpoint {
 
 struct ExportOptions {
-  /// Tokens of the unpadded vocabulary; nullopt: the tables keep their padding rows.
+  /// Tokens of the unpadded vocabulary; nullopt: as args state it (unpadded_vocab_size()), and if
+  /// they do not, the tables keep their padding rows.
   std::optional<int64_t> true_vocab_size;
   std::optional<DType> params_dtype;  ///< Dtype of the weights; nullopt: the source's.
   uint64_t max_shard_bytes = 5'000'000'000;

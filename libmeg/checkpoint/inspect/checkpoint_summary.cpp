@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <limits>
 #include <system_error>
 
 #include "libmeg/checkpoint/dialects/mp_rank/internal/args/checkpoint_args.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/rank_files.h"
+#include "libmeg/checkpoint/dialects/mp_rank/vocab_size_args.h"
 #include "libmeg/checkpoint/inspect/internal/checkpoint_counts.h"
 
 namespace meg::checkpoint {
@@ -56,7 +56,9 @@ class Summarizer {
     count_tensors(summary_);
     if (summary_.whole.has_value()) {
       summary_.true_vocab_size = options_.true_vocab_size;
-      if (!summary_.true_vocab_size.has_value()) summary_.true_vocab_size = vocab_size_of_args();
+      if (!summary_.true_vocab_size.has_value()) {
+        summary_.true_vocab_size = vocab_size_of_args(*summary_.whole);
+      }
       count_parameters(summary_);
     } else {
       MEG_RETURN_IF_ERROR(count_parameters_of_files(options_.open, summary_));
@@ -298,16 +300,6 @@ class Summarizer {
         summary_.optimizer = OptimizerForm::kDistributed;
       }
     }
-  }
-
-  /// args.vocab_size, which most runs leave None. NullTokenizer's is without its end-of-document.
-  std::optional<int64_t> vocab_size_of_args() const {
-    const std::optional<int64_t> size = int_arg_of("vocab_size");
-    if (!size.has_value()) return std::nullopt;
-    const std::optional<megatron::FieldValue> tokenizer = arg("tokenizer_type");
-    const bool is_null = tokenizer.has_value() && std::holds_alternative<std::string>(*tokenizer) &&
-                         std::get<std::string>(*tokenizer) == "NullTokenizer";
-    return is_null && *size < std::numeric_limits<int64_t>::max() ? *size + 1 : *size;
   }
 
   const SummaryOptions& options_;

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "libmeg/checkpoint/convert/internal/args_editor.h"
+#include "libmeg/checkpoint/dialects/mp_rank/vocab_size_args.h"
 #include "libmeg/model/hybrid_pattern.h"
 
 namespace meg::checkpoint {
@@ -139,6 +140,9 @@ Result<PickleId> carry_args(const MegatronCheckpoint& checkpoint, const TargetLa
     editor.add_int("padded_vocab_size", layout.target_vocab_rows);
   }
   editor.set_int("padded_vocab_size", layout.target_vocab_rows);
+  if (layout.true_vocab_size.has_value()) {
+    editor.set_int(kTrueVocabSizeArg, *layout.true_vocab_size);
+  }
   set_virtual_stages(checkpoint, layout, &editor);
   forget_uneven_split(layout, &editor);
   set_names(layout, &editor);

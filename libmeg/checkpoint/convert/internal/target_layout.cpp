@@ -175,6 +175,7 @@ class LayoutBuilder {
     const int64_t tensor_size = layout_.tensor_model_parallel_size;
     layout_.source_vocab_rows = rows;
     layout_.target_vocab_rows = rows;
+    layout_.true_vocab_size = options_.true_vocab_size;
     if (options_.true_vocab_size.has_value()) {
       // Rows beyond the source's would be untrained tokens.
       if (*options_.true_vocab_size > rows) {

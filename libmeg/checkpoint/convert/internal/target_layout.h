@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,7 @@ struct TargetLayout {
   bool pipeline_kept = true;      ///< Stages hold what the source's do, even splits or not.
   int64_t source_vocab_rows = 0;  ///< Rows of the source's embedding, padding included.
   int64_t target_vocab_rows = 0;
+  std::optional<int64_t> true_vocab_size;  ///< That of the target, without padding, if it is known.
   std::vector<TargetStage> stages;
   bool has_distributed_optimizer = false;  ///< Its state goes to distrib_optim.pt.
   int64_t data_parallel_size = 1;

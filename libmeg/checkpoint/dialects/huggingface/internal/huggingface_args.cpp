@@ -4,6 +4,7 @@
 
 #include "libmeg/checkpoint/dialects/huggingface/internal/config_rows.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/args/shape_args.h"
+#include "libmeg/checkpoint/dialects/mp_rank/vocab_size_args.h"
 
 namespace meg::checkpoint {
 
@@ -14,6 +15,7 @@ TrainingArgs huggingface_args(const HuggingFaceCheckpoint& checkpoint) {
   };
   for (const auto& [name, value] : checkpoint.config.fields) set(name, value);
   set_shape_args(checkpoint.model, &args);
+  set(kTrueVocabSizeArg, checkpoint.model.padded_vocab_size);
   // The layout of one rank, which reshaping changes.
   set_layout_args({}, model::NameFamily::kMcoreLocal, &args);
   // Revisions before core have it by its older name.
