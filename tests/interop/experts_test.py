@@ -221,6 +221,15 @@ class RankFolders(Case):
         shutil.rmtree(os.path.join(reference_files.iteration_folder(root), "mp_rank_00_001"))
         self.assertIn("missing: mp_rank_00_001", self.refuse(root))
 
+    def test_expert_ranks_that_were_exchanged_are_refused(self):
+        folder = reference_files.iteration_folder(self.copy())
+        names = [os.path.join(folder, f"mp_rank_00_00{rank}") for rank in (0, 1)]
+        os.rename(names[0], self.path("away"))
+        os.rename(names[1], names[0])
+        os.rename(self.path("away"), names[1])
+        self.assertRegex(self.refuse(self.path("source")),
+                         "mp_rank_00_001.*expected rank 1 or above.*found 0")
+
 
 class Transformers(Case):
     def models(self):

@@ -208,6 +208,32 @@ Status check_agreement(const TorchFile& file, const TorchFile& first) {
   return check_shape_fields(file, first);
 }
 
+/// Finds files that were exchanged: tensor ranks of one model have the same names and shapes, and
+/// the stages of core's models often do. Megatron numbers its processes so that their ranks grow
+/// along each parallel dimension; converters leave one rank in all files. files: tensor ranks of
+/// one stage in a row, and expert-parallel ranks of one tensor rank.
+Status check_process_ranks(const std::vector<std::shared_ptr<const TorchFile>>& files,
+                           const RankFiles& sizes) {
+  const auto experts = static_cast<size_t>(sizes.expert_size);
+  const auto stage = static_cast<size_t>(sizes.tensor_size) * experts;
+  for (size_t i = 0; i < files.size(); ++i) {
+    for (const auto& [distance, has_neighbor] :
+         {std::pair(size_t{1}, i % experts > 0), std::pair(experts, i % stage >= experts),
+          std::pair(stage, i >= stage)}) {
+      if (!has_neighbor) continue;
+      const TorchFile& before = *files[i - distance];
+      const std::optional<int64_t> expected = first_arg(before, {"rank"});
+      const std::optional<int64_t> found = first_arg(*files[i], {"rank"});
+      if (!expected.has_value() || !found.has_value() || *found >= *expected) continue;
+      return make_error(StatusCode::kCorruption,
+                        "{}: args: expected rank {} or above, as {} has {}, found {}; were the "
+                        "files of two ranks exchanged?",
+                        files[i]->path(), *expected, before.path(), *expected, *found);
+    }
+  }
+  return Status();
+}
+
 Result<TorchFile> open_in_thread(const std::string& path, PickleBudget* budget) {
   try {
     return TorchFile::open(path, budget);
@@ -323,6 +349,7 @@ Result<RankFiles> open_rank_files(const CheckpointFolder& given,
     files.back() = std::make_shared<const TorchFile>(std::move(other));
     MEG_RETURN_IF_ERROR(check_agreement(*files.back(), *first));
   }
+  MEG_RETURN_IF_ERROR(check_process_ranks(files, found));
   for (size_t i = 0; folder.format == CheckpointFormat::kSplitMpRank && i < files.size(); ++i) {
     if (table == nullptr) break;  // model_rng.pt alone has the rest
     MEG_ASSIGN_OR_RETURN(TorchFile joined, join_split_files(ranks[i], files[i], *table, &budget));
