@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "libmeg/tokenizer/huggingface/internal/hub_cache.h"
+#include "libmeg/tokenizer/huggingface/internal/pre_tokenizer.h"
 #include "tests/temp_folder.h"
 #include "tests/tokenizer/tiny_model.h"
 
@@ -110,6 +111,48 @@ TEST(HuggingFaceTokenizer, TakesTheListOfExtraTokensThatTransformersTakes) {
   EXPECT_EQ(added({{"additional_special_tokens", {"<a>", "<b>", "<c>"}},
                    {"extra_special_tokens", {"<x>"}}}),
             1);
+}
+
+TEST(HuggingFaceTokenizer, CutsByTheFixedPatternOfLargeOldMistralModels) {
+  // Words by GPT-2's pattern, which knows a contraction in the text, and by Mistral's.
+  const auto by_file = ElementsAre('\'', 't', 'h', 'e');
+  const auto fixed = ElementsAre('\'', 257);
+  const auto ids = [](const Json& file, const Json& config, const Json& model) {
+    const test::TempFolder folder;
+    test::write_file(folder.path("tokenizer.json"), file.dump());
+    test::write_file(folder.path("tokenizer_config.json"), config.dump());
+    if (!model.is_null()) test::write_file(folder.path("config.json"), model.dump());
+    const auto tokenizer = HuggingFaceTokenizer::open(folder.path(), {});
+    EXPECT_TRUE(tokenizer) << tokenizer.error().message();
+    return *(*tokenizer)->encode("'the");
+  };
+  Json large = tiny();
+  large.erase("added_tokens");
+  const Json gpt2 = large["pre_tokenizer"];
+  Json bytes = gpt2;
+  bytes["use_regex"] = false;
+  const Json split = {
+      {"type", "Split"}, {"pattern", {{"Regex", kGpt2Pattern}}}, {"behavior", "Isolated"}};
+  large["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", {split, bytes}}};
+  for (int id = 258; id <= 100000; ++id) large["model"]["vocab"][fmt::format("x{}", id)] = id;
+  Json exact = large;
+  exact["model"]["vocab"].erase("x100000");
+  const Json fix = {{"fix_mistral_regex", true}};
+  const Json old = {{"model_type", "mistral"}, {"transformers_version", "4.57.1"}};
+  EXPECT_THAT(ids(large, fix, old), fixed);
+  EXPECT_THAT(ids(large, fix, Json::object()), fixed);
+  EXPECT_THAT(ids(large, fix, {{"model_type", "pixtral"}, {"transformers_version", ""}}), fixed);
+  EXPECT_THAT(ids(large, fix, {{"transformers_version", "5.0.0.dev0"}}), fixed);
+  EXPECT_THAT(ids(large, fix, {{"transformers_version", "5.0.0"}}), by_file);
+  EXPECT_THAT(ids(large, fix, {{"transformers_version", "5.2.0.dev0"}}), by_file);
+  EXPECT_THAT(ids(large, fix, {{"model_type", "llama"}, {"transformers_version", "4"}}), by_file);
+  EXPECT_THAT(ids(large, fix, nullptr), by_file);
+  EXPECT_THAT(ids(large, {{"fix_mistral_regex", false}}, old), by_file);
+  EXPECT_THAT(ids(exact, fix, old), by_file);
+  large["pre_tokenizer"] = gpt2;
+  EXPECT_THAT(ids(large, fix, old), by_file);  // which cuts the words of Mistral's further
+  large["pre_tokenizer"] = bytes;
+  EXPECT_THAT(ids(large, fix, old), fixed);
 }
 
 TEST(HuggingFaceTokenizer, AddsThePadTokenOfThePadding) {

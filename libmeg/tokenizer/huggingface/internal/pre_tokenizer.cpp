@@ -144,14 +144,23 @@ class Reader {
     return part.unsupported(text::printable_name(type));
   }
 
+  /// A pre-tokenizer whose words are first found by `words`, a known pattern.
+  Status read_behind(std::string_view words, const JsonPart& part) {
+    MEG_ASSIGN_OR_RETURN(const std::string_view type, part.type());
+    if (type == "Metaspace") return part.unsupported("fix_mistral_regex of Metaspace");
+    result_.words = words;
+    return type == "Sequence" ? read_sequence(part, 1) : read(part);
+  }
+
   PreTokenizer result() && { return std::move(result_); }
 
  private:
-  Status read_sequence(const JsonPart& part) {
+  Status read_sequence(const JsonPart& part, size_t first = 0) {
     MEG_RETURN_IF_ERROR(part.allow_only({"type", "pretokenizers"}));
     MEG_ASSIGN_OR_RETURN(const JsonPart list, part.member("pretokenizers"));
     MEG_ASSIGN_OR_RETURN(const std::vector<JsonPart> items, list.items());
-    for (const JsonPart& item : items) MEG_RETURN_IF_ERROR(read(item));
+    if (items.size() < first) return list.corrupt("a pre-tokenizer");
+    for (size_t i = first; i < items.size(); ++i) MEG_RETURN_IF_ERROR(read(items[i]));
     return {};
   }
 
@@ -291,6 +300,15 @@ Result<PreTokenizer> read_pre_tokenizer(const JsonPart& part) {
   MEG_RETURN_IF_ERROR(reader.read(part));
   PreTokenizer result = std::move(reader).result();
   result.json = part.json();
+  return result;
+}
+
+Result<PreTokenizer> read_mistral_pre_tokenizer(const JsonPart& part) {
+  const std::string_view pattern = find_pattern_by_name("v2")->regex;
+  Reader reader;
+  MEG_RETURN_IF_ERROR(reader.read_behind(pattern, part));
+  PreTokenizer result = std::move(reader).result();
+  result.json = fmt::format("{} {}", pattern, part.json());
   return result;
 }
 

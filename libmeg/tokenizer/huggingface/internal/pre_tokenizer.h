@@ -71,4 +71,9 @@ fast::WordScanner scanner_of_words(std::string_view words, InstructionSet set);
 /// kUnsupported, by name, for a kind or an order that libmeg lacks.
 Result<PreTokenizer> read_pre_tokenizer(const JsonPart& part);
 
+/// With the pattern of Mistral's own package in place of the first of a Sequence, or else in front.
+/// kUnsupported as above, and for a Metaspace, which transformers replaces by ByteLevel.
+/// Mirrors transformers 5, tokenization_utils_tokenizers.py: _patch_mistral_regex().
+Result<PreTokenizer> read_mistral_pre_tokenizer(const JsonPart& part);
+
 }  // namespace meg::tokenizer

@@ -113,6 +113,35 @@ Status refuse_own_code(const JsonPart& file) {
   return classes->unsupported("a tokenizer defined by Python code");
 }
 
+/// Whether a version, such as "4.57.0" or "5.0.0.dev0", is older than 5.0.0.
+Result<bool> precedes_transformers_5(const JsonPart& part) {
+  MEG_ASSIGN_OR_RETURN(const std::string_view version, part.text());
+  if (version.empty()) return true;
+  int major = 0;
+  const auto [end, error] = std::from_chars(version.data(), version.data() + version.size(), major);
+  if (error != std::errc()) return part.corrupt("a version");
+  // Of 5.0.0 itself, development versions and release candidates.
+  const std::string_view rest(end, static_cast<size_t>(version.data() + version.size() - end));
+  const size_t suffix = rest.find_first_not_of(".0");
+  const bool is_preliminary =
+      suffix != rest.npos && std::string_view("abcd").find(rest[suffix]) != rest.npos;
+  return major < 5 || (major == 5 && is_preliminary);
+}
+
+/// Whether a config.json is one whose tokenizer transformers takes for Mistral's old one.
+Result<bool> describes_old_mistral(const JsonPart& file) {
+  constexpr std::array<std::string_view, 5> kTypes = {"mistral", "mistral3", "voxtral", "ministral",
+                                                      "pixtral"};
+  if (const auto version = file.find("transformers_version")) {
+    MEG_ASSIGN_OR_RETURN(const bool is_old, precedes_transformers_5(*version));
+    if (!is_old) return false;
+  }
+  const std::optional<JsonPart> type = file.find("model_type");
+  if (!type) return true;
+  MEG_ASSIGN_OR_RETURN(const std::string_view name, type->text());
+  return std::find(kTypes.begin(), kTypes.end(), name) != kTypes.end();
+}
+
 Status read_config(const JsonPart& file, TokenizerConfig& config) {
   MEG_RETURN_IF_ERROR(refuse_own_code(file));
   MEG_ASSIGN_OR_RETURN(config.tokenizer_class, file.text("tokenizer_class", ""));
@@ -128,6 +157,7 @@ Status read_config(const JsonPart& file, TokenizerConfig& config) {
       MEG_ASSIGN_OR_RETURN(*value, part->boolean());
     }
   }
+  MEG_ASSIGN_OR_RETURN(config.fixes_mistral_pattern, file.boolean("fix_mistral_regex", false));
   MEG_ASSIGN_OR_RETURN(const bool splits, file.boolean("split_special_tokens", false));
   return splits ? file.unsupported("split_special_tokens") : Status();
 }
@@ -160,6 +190,13 @@ Result<TokenizerConfig> read_tokenizer_config(const std::string& folder) {
     const bool is_config = std::string_view(name) == "tokenizer_config.json";
     MEG_RETURN_IF_ERROR(is_config ? read_config(file.root(), config)
                                   : read_named_tokens(file.root(), config));
+  }
+  if (config.fixes_mistral_pattern) {
+    const std::string model = (path / "config.json").string();
+    config.fixes_mistral_pattern = std::filesystem::exists(model);
+    if (!config.fixes_mistral_pattern) return config;
+    MEG_ASSIGN_OR_RETURN(const JsonFile file, JsonFile::open(model));
+    MEG_ASSIGN_OR_RETURN(config.fixes_mistral_pattern, describes_old_mistral(file.root()));
   }
   return config;
 }

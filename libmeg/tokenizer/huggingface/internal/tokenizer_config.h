@@ -10,7 +10,7 @@
 namespace meg::tokenizer {
 
 /// The content of tokenizer_config.json and, unless it lists the added tokens, of
-/// special_tokens_map.json, which takes precedence.
+/// special_tokens_map.json, which takes precedence; of config.json, whether it is a Mistral model.
 struct TokenizerConfig {
   std::string tokenizer_class;  ///< such as "LlamaTokenizer"; empty: none
 
@@ -28,6 +28,12 @@ struct TokenizerConfig {
 
   /// Not followed, as a tokenizer.json has its post-processor; for a warning.
   std::optional<bool> add_bos_token, add_eos_token;
+
+  /// fix_mistral_regex of a Mistral model: a vocabulary of more than kMistralVocabSize tokens is
+  /// cut by the pattern of Mistral's own package, whatever the tokenizer.json says.
+  bool fixes_mistral_pattern = false;
+
+  static constexpr int64_t kMistralVocabSize = 100000;
 
   /// Sets the token of a name, replacing an earlier one.
   void name_token(std::string_view name, AddedToken token);

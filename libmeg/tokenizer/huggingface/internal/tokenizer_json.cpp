@@ -279,6 +279,11 @@ Result<TokenizerJson> read_tokenizer_json(std::string_view json, const std::stri
   MEG_ASSIGN_OR_RETURN(const JsonPart model, root.member("model"));
   MEG_RETURN_IF_ERROR(read_model(model, file));
   MEG_RETURN_IF_ERROR(read_added_tokens(root, config, file));
+  if (const auto part = root.find("pre_tokenizer");
+      part && config.fixes_mistral_pattern &&
+      file.vocab_size > TokenizerConfig::kMistralVocabSize) {
+    MEG_ASSIGN_OR_RETURN(file.pre_tokenizer, read_mistral_pre_tokenizer(*part));
+  }
   if (const auto part = root.find("post_processor")) {
     MEG_RETURN_IF_ERROR(read_post_processor(*part, file));
   }
