@@ -113,6 +113,20 @@ TEST(HuggingFaceTokenizer, TakesTheListOfExtraTokensThatTransformersTakes) {
             1);
 }
 
+TEST(HuggingFaceTokenizer, WarnsOfSpacesThatOlderClassesClean) {
+  const auto warnings = [](const Json& config, bool core) {
+    const test::TempFolder folder;
+    test::write_file(folder.path("tokenizer.json"), tiny().dump());
+    test::write_file(folder.path("tokenizer_config.json"), config.dump());
+    return (*HuggingFaceTokenizer::open(folder.path(), {.core = core}))->warnings();
+  };
+  Json config = {{"clean_up_tokenization_spaces", true}};
+  EXPECT_THAT(warnings(config, false), testing::IsEmpty());  // BPE
+  config["clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output"] = true;
+  EXPECT_THAT(warnings(config, false), ElementsAre(HasSubstr("keep the spaces")));
+  EXPECT_THAT(warnings(config, true), testing::IsEmpty());
+}
+
 TEST(HuggingFaceTokenizer, CutsByTheFixedPatternOfLargeOldMistralModels) {
   // Words by GPT-2's pattern, which knows a contraction in the text, and by Mistral's.
   const auto by_file = ElementsAre('\'', 't', 'h', 'e');
@@ -190,12 +204,12 @@ TEST(HuggingFaceTokenizer, TakesSepAndClsWhereCoreDoes) {
   const Json config = {{"sep_token", "</s>"}, {"cls_token", "<s>"}};
   const auto plain = open(tiny(), config);
   EXPECT_EQ((*plain)->eod(), std::nullopt);
-  HuggingFaceTokenizer::Options core;
-  core.sep_and_cls_stand_in = true;
+  HuggingFaceTokenizer::Options options;
+  options.core = true;
   const test::TempFolder folder;
   test::write_file(folder.path("tokenizer.json"), tiny().dump());
   test::write_file(folder.path("tokenizer_config.json"), config.dump());
-  const auto tokenizer = HuggingFaceTokenizer::open(folder.path(), core);
+  const auto tokenizer = HuggingFaceTokenizer::open(folder.path(), options);
   EXPECT_EQ((*tokenizer)->eod(), 259);
   EXPECT_EQ((*tokenizer)->bos(), 258);
 }

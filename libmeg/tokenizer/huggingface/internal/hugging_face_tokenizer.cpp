@@ -103,6 +103,16 @@ std::optional<std::string> check_added_around(const TokenizerJson& file,
       name);
 }
 
+/// transformers takes spaces in front of punctuation out of decoded texts, other than those of BPE.
+std::optional<std::string> check_spaces(const TokenizerJson& file, const TokenizerConfig& config,
+                                        const std::string& name) {
+  if (!config.cleans_up_spaces || (file.bpe && !config.cleans_up_bpe_spaces)) return std::nullopt;
+  return fmt::format(
+      "{}: decoded texts keep the spaces that clean_up_tokenization_spaces in "
+      "tokenizer_config.json removes before core 0.15",
+      name);
+}
+
 }  // namespace
 
 HuggingFaceTokenizer::HuggingFaceTokenizer(TokenizerJson file, const Options& options)
@@ -131,13 +141,16 @@ Result<std::unique_ptr<HuggingFaceTokenizer>> HuggingFaceTokenizer::parse(
   if (auto warning = check_added_around(read, config, name)) {
     made->warnings_.push_back(std::move(*warning));
   }
+  if (auto warning = check_spaces(read, config, name); warning && !options.core) {
+    made->warnings_.push_back(std::move(*warning));
+  }
   made->in_text_ = finder_of(read, false);
   made->in_normalized_ = finder_of(read, true);
   made->eod_ = named_id(read, config, "eos_token");
   made->bos_ = named_id(read, config, "bos_token");
   made->pad_ = named_id(read, config, "pad_token");
   if (!made->pad_ && !read.pad_token.empty()) made->pad_ = read.token_id(read.pad_token);
-  if (options.sep_and_cls_stand_in) {
+  if (options.core) {
     if (!made->eod_) made->eod_ = named_id(read, config, "sep_token");
     if (!made->bos_) made->bos_ = named_id(read, config, "cls_token");
   }
@@ -269,7 +282,7 @@ std::optional<HuggingFaceTokenizer::Options> core_options(const TokenizerOptions
       options.version.value_or(megatron::newest_megatron_version());
   if (options.legacy_tokenizer || version.core_tokenizers == 0) return std::nullopt;
   HuggingFaceTokenizer::Options chosen;
-  chosen.sep_and_cls_stand_in = true;
+  chosen.core = true;
   chosen.include_special_tokens =
       options.hf_include_special_tokens.value_or(version.hugging_face_special_tokens);
   return chosen;

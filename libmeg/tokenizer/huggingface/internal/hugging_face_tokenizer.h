@@ -24,8 +24,9 @@ class HuggingFaceTokenizer : public Tokenizer {
   struct Options {
     /// What the post-processor puts around a text, such as <s> in front.
     bool include_special_tokens = true;
-    /// Without an eos_token, sep_token ends a document; without a bos_token, cls_token begins one.
-    bool sep_and_cls_stand_in = false;
+    /// megatron.core.tokenizers: without an eos_token, sep_token ends a document, and without a
+    /// bos_token, cls_token begins one; decoded texts keep their spaces.
+    bool core = false;
     bool reference = false;  ///< Words are found by regular expressions and merged plainly.
     InstructionSet instruction_set = best_instruction_set();
   };

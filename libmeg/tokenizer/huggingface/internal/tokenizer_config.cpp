@@ -157,6 +157,12 @@ Status read_config(const JsonPart& file, TokenizerConfig& config) {
       MEG_ASSIGN_OR_RETURN(*value, part->boolean());
     }
   }
+  MEG_ASSIGN_OR_RETURN(config.cleans_up_spaces,
+                       file.boolean("clean_up_tokenization_spaces", false));
+  MEG_ASSIGN_OR_RETURN(
+      config.cleans_up_bpe_spaces,
+      file.boolean("clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output",
+                   false));
   MEG_ASSIGN_OR_RETURN(config.fixes_mistral_pattern, file.boolean("fix_mistral_regex", false));
   MEG_ASSIGN_OR_RETURN(const bool splits, file.boolean("split_special_tokens", false));
   return splits ? file.unsupported("split_special_tokens") : Status();

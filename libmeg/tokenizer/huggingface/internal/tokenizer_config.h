@@ -29,6 +29,9 @@ struct TokenizerConfig {
   /// Not followed, as a tokenizer.json has its post-processor; for a warning.
   std::optional<bool> add_bos_token, add_eos_token;
 
+  /// Not followed, as core 0.15 and newer do not; for a warning.
+  bool cleans_up_spaces = false, cleans_up_bpe_spaces = false;
+
   /// fix_mistral_regex of a Mistral model: a vocabulary of more than kMistralVocabSize tokens is
   /// cut by the pattern of Mistral's own package, whatever the tokenizer.json says.
   bool fixes_mistral_pattern = false;
