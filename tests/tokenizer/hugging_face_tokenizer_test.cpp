@@ -281,6 +281,27 @@ TEST(HuggingFaceTokenizer, WarnsOfAClassWithPartsOfItsOwn) {
   EXPECT_THAT(warnings(normalized, "GPT2Tokenizer"), testing::SizeIs(1));
 }
 
+TEST(HuggingFaceTokenizer, TakesTheClassOfTheModelWhereTheConfigHasNone) {
+  const auto warnings = [](const Json& config, const std::string& model) {
+    const test::TempFolder folder;
+    test::write_file(folder.path("tokenizer.json"), tiny().dump());
+    if (!config.is_null()) test::write_file(folder.path("tokenizer_config.json"), config.dump());
+    test::write_file(folder.path("config.json"), model);
+    return (*HuggingFaceTokenizer::open(folder.path(), {}))->warnings();
+  };
+  const auto of_qwen2 = ElementsAre(HasSubstr("tokenizer_class Qwen2Tokenizer,"));
+  EXPECT_THAT(warnings(nullptr, R"({"model_type": "qwen3"})"), of_qwen2);
+  EXPECT_THAT(warnings({{"eos_token", "</s>"}},
+                       R"({"model_type": "qwen2", "limit": [-Infinity, NaN, Infinity]})"),
+              of_qwen2);
+  EXPECT_THAT(
+      warnings({{"tokenizer_class", "PreTrainedTokenizerFast"}}, R"({"model_type": "qwen2"})"),
+      testing::IsEmpty());
+  EXPECT_THAT(warnings(nullptr, R"({"model_type": "qwen2", "tokenizer_class": "GPT2Tokenizer"})"),
+              testing::IsEmpty());
+  EXPECT_THAT(warnings(nullptr, R"({"model_type": "llama"})"), testing::IsEmpty());
+}
+
 TEST(HuggingFaceTokenizer, RefusesATokenizerOfItsOwnCode) {
   EXPECT_TRUE(open(tiny(), {{"auto_map", {{"AutoModel", "modeling.Model"}}}}));
   EXPECT_THAT(error_of(tiny(), {{"auto_map", {{"AutoTokenizer", {"code.Slow", nullptr}}}}}),

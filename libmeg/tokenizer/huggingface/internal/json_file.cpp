@@ -1,5 +1,7 @@
 #include "libmeg/tokenizer/huggingface/internal/json_file.h"
 
+#include <algorithm>
+#include <array>
 #include <string>
 
 #include "libmeg/tokenizer/internal/text_file.h"
@@ -7,9 +9,10 @@
 namespace meg::tokenizer {
 namespace {
 
-/// With an exponent behind integers that 64 bits may not hold, such as the
-/// 1000000000000000019884624838656 of model_max_length: simdjson reads them as floats only.
-std::string with_long_integers_as_floats(std::string_view json) {
+/// The text of Python's json as simdjson reads it. Integers that 64 bits may not hold, such as the
+/// 1000000000000000019884624838656 of model_max_length, have an exponent: they are floats. NaN and
+/// Infinity, such as Mamba's time_step_limit, are null.
+std::string as_strict_json(std::string_view json) {
   constexpr size_t kSafeDigits = 18;
   std::string changed;
   bool in_string = false;
@@ -19,6 +22,17 @@ std::string with_long_integers_as_floats(std::string_view json) {
     const bool is_digit = !in_string && c >= '0' && c <= '9';
     if (digits > kSafeDigits && !is_digit && c != '.' && c != 'e' && c != 'E') changed += "e0";
     digits = is_digit ? digits + 1 : 0;
+    if (!in_string && (c == 'N' || c == 'I' || c == '-')) {
+      constexpr std::array<std::string_view, 3> kNoNumbers = {"NaN", "Infinity", "-Infinity"};
+      const auto* const found =
+          std::find_if(kNoNumbers.begin(), kNoNumbers.end(),
+                       [&](std::string_view name) { return json.substr(at).starts_with(name); });
+      if (found != kNoNumbers.end()) {
+        changed += "null";
+        at += found->size() - 1;
+        continue;
+      }
+    }
     changed.push_back(c);
     if (in_string && c == '\\' && at + 1 < json.size()) changed.push_back(json[++at]);
     if (c == '"') in_string = !in_string;
@@ -39,9 +53,7 @@ Result<JsonFile> JsonFile::parse(std::string_view json, const std::string& name)
   JsonFile file;
   file.name_ = name;
   auto error = file.parser_->parse(json.data(), json.size()).get(file.root_);
-  if (error == simdjson::NUMBER_ERROR) {
-    error = file.parser_->parse(with_long_integers_as_floats(json)).get(file.root_);
-  }
+  if (error) error = file.parser_->parse(as_strict_json(json)).get(file.root_);
   if (error) {
     return make_error(StatusCode::kCorruption, "{}: expected a JSON object, found invalid JSON: {}",
                       name, simdjson::error_message(error));

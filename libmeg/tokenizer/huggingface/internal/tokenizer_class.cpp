@@ -85,12 +85,60 @@ constexpr auto kRebuilt = std::to_array<RebuiltClass>({
     {"XLNetTokenizer"},
 });
 
+struct ModelClass {
+  std::string_view model_type, name;
+};
+
+/// Those of transformers 5.23, models/auto/tokenization_auto.py, that generate text by a class of
+/// kRebuilt.
+constexpr auto kModels = std::to_array<ModelClass>({
+    {"codegen", "GPT2Tokenizer"},
+    {"cohere", "CohereTokenizer"},
+    {"cohere2", "CohereTokenizer"},
+    {"dbrx", "GPT2Tokenizer"},
+    {"falcon_mamba", "GPTNeoXTokenizer"},
+    {"gemma", "GemmaTokenizer"},
+    {"gemma2", "GemmaTokenizer"},
+    {"gemma3", "GemmaTokenizer"},
+    {"gemma3_text", "GemmaTokenizer"},
+    {"gemma3n", "GemmaTokenizer"},
+    {"gemma3n_text", "GemmaTokenizer"},
+    {"gpt2", "GPT2Tokenizer"},
+    {"gpt_neo", "GPT2Tokenizer"},
+    {"gpt_neox", "GPTNeoXTokenizer"},
+    {"gptj", "GPT2Tokenizer"},
+    {"mamba", "GPTNeoXTokenizer"},
+    {"mamba2", "GPTNeoXTokenizer"},
+    {"mpt", "GPTNeoXTokenizer"},
+    {"olmo", "GPTNeoXTokenizer"},
+    {"olmoe", "GPTNeoXTokenizer"},
+    {"opt", "GPT2Tokenizer"},
+    {"phi", "GPT2Tokenizer"},
+    {"qwen2", "Qwen2Tokenizer"},
+    {"qwen2_moe", "Qwen2Tokenizer"},
+    {"qwen3", "Qwen2Tokenizer"},
+    {"qwen3_5", "Qwen3_5Tokenizer"},
+    {"qwen3_5_moe", "Qwen3_5Tokenizer"},
+    {"qwen3_moe", "Qwen2Tokenizer"},
+    {"qwen3_next", "Qwen2Tokenizer"},
+    {"recurrent_gemma", "GemmaTokenizer"},
+    {"rwkv", "GPTNeoXTokenizer"},
+    {"starcoder2", "GPT2Tokenizer"},
+});
+
 std::string_view without_fast(std::string_view name) {
   constexpr std::string_view kFast = "Fast";
   return name.ends_with(kFast) ? name.substr(0, name.size() - kFast.size()) : name;
 }
 
 }  // namespace
+
+std::string_view tokenizer_class_of_model(std::string_view model_type) {
+  const auto* const row =
+      std::find_if(kModels.begin(), kModels.end(),
+                   [&](const ModelClass& known) { return known.model_type == model_type; });
+  return row == kModels.end() ? std::string_view() : row->name;
+}
 
 std::optional<std::string> check_tokenizer_class(const TokenizerJson& file,
                                                  const TokenizerConfig& config,

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "libmeg/tokenizer/huggingface/internal/tokenizer_config.h"
 #include "libmeg/tokenizer/huggingface/internal/tokenizer_json.h"
@@ -15,5 +16,9 @@ namespace meg::tokenizer {
 std::optional<std::string> check_tokenizer_class(const TokenizerJson& file,
                                                  const TokenizerConfig& config,
                                                  const std::string& name);
+
+/// The class of these that transformers 5 has for a model_type of a config.json, where no file
+/// names one; empty if it has none of them.
+std::string_view tokenizer_class_of_model(std::string_view model_type);
 
 }  // namespace meg::tokenizer

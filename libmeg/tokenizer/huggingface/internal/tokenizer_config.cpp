@@ -7,6 +7,7 @@
 
 #include "libmeg/text/printable.h"
 #include "libmeg/tokenizer/huggingface/internal/json_file.h"
+#include "libmeg/tokenizer/huggingface/internal/tokenizer_class.h"
 
 namespace meg::tokenizer {
 namespace {
@@ -128,6 +129,14 @@ Result<bool> precedes_transformers_5(const JsonPart& part) {
   return major < 5 || (major == 5 && is_preliminary);
 }
 
+/// The class that a config.json names, or else the one that transformers has for its model.
+Result<std::string> read_class(const JsonPart& file) {
+  MEG_ASSIGN_OR_RETURN(std::string named, file.text("tokenizer_class", ""));
+  if (!named.empty()) return named;
+  MEG_ASSIGN_OR_RETURN(const std::string model, file.text("model_type", ""));
+  return std::string(tokenizer_class_of_model(model));
+}
+
 /// Whether a config.json is one whose tokenizer transformers takes for Mistral's old one.
 Result<bool> describes_old_mistral(const JsonPart& file) {
   constexpr std::array<std::string_view, 5> kTypes = {"mistral", "mistral3", "voxtral", "ministral",
@@ -197,12 +206,17 @@ Result<TokenizerConfig> read_tokenizer_config(const std::string& folder) {
     MEG_RETURN_IF_ERROR(is_config ? read_config(file.root(), config)
                                   : read_named_tokens(file.root(), config));
   }
+  const std::string model_path = (path / "config.json").string();
+  if (!std::filesystem::exists(model_path)) {
+    config.fixes_mistral_pattern = false;
+    return config;
+  }
+  MEG_ASSIGN_OR_RETURN(const JsonFile model, JsonFile::open(model_path));
+  if (config.tokenizer_class.empty()) {
+    MEG_ASSIGN_OR_RETURN(config.tokenizer_class, read_class(model.root()));
+  }
   if (config.fixes_mistral_pattern) {
-    const std::string model = (path / "config.json").string();
-    config.fixes_mistral_pattern = std::filesystem::exists(model);
-    if (!config.fixes_mistral_pattern) return config;
-    MEG_ASSIGN_OR_RETURN(const JsonFile file, JsonFile::open(model));
-    MEG_ASSIGN_OR_RETURN(config.fixes_mistral_pattern, describes_old_mistral(file.root()));
+    MEG_ASSIGN_OR_RETURN(config.fixes_mistral_pattern, describes_old_mistral(model.root()));
   }
   return config;
 }

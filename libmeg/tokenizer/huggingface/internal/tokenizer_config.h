@@ -10,9 +10,9 @@
 namespace meg::tokenizer {
 
 /// The content of tokenizer_config.json and, unless it lists the added tokens, of
-/// special_tokens_map.json, which takes precedence; of config.json, whether it is a Mistral model.
+/// special_tokens_map.json, which takes precedence; of config.json, which model it is.
 struct TokenizerConfig {
-  std::string tokenizer_class;  ///< such as "LlamaTokenizer"; empty: none
+  std::string tokenizer_class;  ///< such as "LlamaTokenizer", or the model's; empty: none
 
   /// The tokens of bos_token, eos_token, ... in the order in which transformers adds those that the
   /// tokenizer lacks, followed by tokens under names of the model's own (image_token). Ids are not
