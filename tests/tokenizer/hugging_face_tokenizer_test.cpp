@@ -294,12 +294,75 @@ TEST(HuggingFaceTokenizer, TakesTheClassOfTheModelWhereTheConfigHasNone) {
   EXPECT_THAT(warnings({{"eos_token", "</s>"}},
                        R"({"model_type": "qwen2", "limit": [-Infinity, NaN, Infinity]})"),
               of_qwen2);
-  EXPECT_THAT(
-      warnings({{"tokenizer_class", "PreTrainedTokenizerFast"}}, R"({"model_type": "qwen2"})"),
-      testing::IsEmpty());
-  EXPECT_THAT(warnings(nullptr, R"({"model_type": "qwen2", "tokenizer_class": "GPT2Tokenizer"})"),
+  const Json as_it_is = {{"tokenizer_class", "PreTrainedTokenizerFast"}};
+  EXPECT_THAT(warnings(as_it_is, R"({"model_type": "qwen3"})"), testing::IsEmpty());
+  EXPECT_THAT(warnings(as_it_is, R"({"model_type": "qwen2"})"), of_qwen2);  // known to be wrong
+  EXPECT_THAT(warnings({{"tokenizer_class", "Qwen2Tokenizer"}}, R"({"model_type": "mistral"})"),
+              testing::IsEmpty());
+  EXPECT_THAT(warnings(nullptr, R"({"model_type": "qwen3", "tokenizer_class": "GPT2Tokenizer"})"),
               testing::IsEmpty());
   EXPECT_THAT(warnings(nullptr, R"({"model_type": "llama"})"), testing::IsEmpty());
+}
+
+TEST(HuggingFaceTokenizer, HasTheTokensThatItsClassNamesByDefault) {
+  const auto gpt2 = open(tiny(), {{"tokenizer_class", "GPT2Tokenizer"}});
+  EXPECT_EQ((*gpt2)->eod(), 260);
+  EXPECT_EQ((*gpt2)->bos(), 260);
+  EXPECT_EQ((*gpt2)->pad(), std::nullopt);
+  EXPECT_THAT(*(*gpt2)->encode("the<|endoftext|>"), ElementsAre(257, 260));
+  const auto named =
+      open(tiny(),
+           {{"tokenizer_class", "GPT2Tokenizer"}, {"eos_token", "</s>"}, {"bos_token", nullptr}});
+  EXPECT_EQ((*named)->eod(), 259);
+  EXPECT_EQ((*named)->bos(), std::nullopt);
+  // One with bytes is Llama-3's, which transformers takes as it is.
+  const auto llama3 = open(tiny(), {{"tokenizer_class", "LlamaTokenizer"}});
+  EXPECT_EQ((*llama3)->eod(), std::nullopt);
+  EXPECT_EQ((*llama3)->vocab_size(), 260);
+}
+
+TEST(HuggingFaceTokenizer, AddsTheEndOfDocumentsForSepAsCoreDoes) {
+  const test::TempFolder folder;
+  test::write_file(folder.path("tokenizer.json"), tiny().dump());
+  const auto ids = [&](const Json& config, bool core) {
+    test::write_file(folder.path("tokenizer_config.json"), config.dump());
+    return *(*HuggingFaceTokenizer::open(folder.path(), {.core = core}))->encode("a  <x>  b");
+  };
+  const Json stripped = {{"content", "<x>"}, {"lstrip", true}, {"rstrip", true}};
+  const auto with_spaces = ElementsAre('a', ' ', ' ', 260, ' ', ' ', 'b');
+  for (const char* const name : {"eos_token", "sep_token", "bos_token", "cls_token"}) {
+    EXPECT_THAT(ids({{name, stripped}}, true), with_spaces) << name;
+    EXPECT_THAT(ids({{name, stripped}}, false), ElementsAre('a', 260, 'b')) << name;
+  }
+  EXPECT_THAT(ids({{"eos_token", stripped}, {"sep_token", stripped}}, true),
+              ElementsAre('a', 260, 'b'));
+}
+
+TEST(HuggingFaceTokenizer, WarnsOfTokensThatCoreLooksUpOnceMore) {
+  const auto warnings = [](const Json& file, const Json& config, bool include_special_tokens) {
+    const test::TempFolder folder;
+    test::write_file(folder.path("tokenizer.json"), file.dump());
+    test::write_file(folder.path("tokenizer_config.json"), config.dump());
+    const auto tokenizer = HuggingFaceTokenizer::open(
+        folder.path(), {.include_special_tokens = include_special_tokens, .core = true});
+    EXPECT_TRUE(tokenizer) << tokenizer.error().message();
+    return (*tokenizer)->warnings();
+  };
+  const Json stripped = {{"mask_token", {{"content", "<m>"}, {"lstrip", true}}}};
+  EXPECT_THAT(warnings(tiny(), stripped, false), ElementsAre(HasSubstr("added token \"<m>\"")));
+  EXPECT_THAT(warnings(tiny(), stripped, true), testing::IsEmpty());
+  EXPECT_THAT(warnings(tiny(), {{"mask_token", "<m>"}}, false), testing::IsEmpty());
+  Json unigram = tiny();
+  unigram.erase("pre_tokenizer");
+  unigram.erase("decoder");
+  unigram.erase("added_tokens");
+  unigram["model"] = {{"type", "Unigram"},
+                      {"vocab", Json::parse(R"([["<unk>", 0.0], ["a", -1.0], ["b", -2.0]])")},
+                      {"unk_id", 0}};
+  EXPECT_THAT(warnings(unigram, {{"unk_token", "<unk>"}}, false), testing::IsEmpty());
+  for (const Json& config : {Json::object(), Json{{"unk_token", "a"}}}) {
+    EXPECT_THAT(warnings(unigram, config, false), ElementsAre(HasSubstr("unknown text")));
+  }
 }
 
 TEST(HuggingFaceTokenizer, RefusesATokenizerOfItsOwnCode) {

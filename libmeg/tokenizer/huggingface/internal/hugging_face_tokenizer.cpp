@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "libmeg/text/printable.h"
 #include "libmeg/text/utf8.h"
 #include "libmeg/tokenizer/bpe/internal/byte_alphabet.h"
 #include "libmeg/tokenizer/bpe/internal/fast/fast_encoder.h"
@@ -113,6 +114,29 @@ std::optional<std::string> check_spaces(const TokenizerJson& file, const Tokeniz
       name);
 }
 
+/// Without special tokens core looks up the text of each token once more; what is not found there
+/// becomes unk_token.
+std::optional<std::string> check_looked_up(const TokenizerJson& file, const TokenizerConfig& config,
+                                           const std::string& name) {
+  const auto changes_text = [&](const AddedToken& token) {
+    return token.lstrip || token.rstrip || (token.normalized && file.normalizer != nullptr);
+  };
+  const auto added = std::find_if(file.added_tokens.begin(), file.added_tokens.end(), changes_text);
+  if (added != file.added_tokens.end()) {
+    return fmt::format(
+        "{}: added token {} keeps its id where the text differs from it, such as by spaces that "
+        "it strips; core 0.15 and 0.16 have unk_token there",
+        name, text::printable(added->content));
+  }
+  const std::optional<int32_t> unknown =
+      file.words == nullptr ? std::nullopt : file.words->unknown_id();
+  if (!unknown || named_id(file, config, "unk_token") == unknown) return std::nullopt;
+  return fmt::format(
+      "{}: unknown text has the unk_id of the model; core 0.15 and 0.16 have the unk_token of "
+      "tokenizer_config.json there",
+      name);
+}
+
 }  // namespace
 
 HuggingFaceTokenizer::HuggingFaceTokenizer(TokenizerJson file, const Options& options)
@@ -129,20 +153,20 @@ Result<std::unique_ptr<HuggingFaceTokenizer>> HuggingFaceTokenizer::open(const s
   return parse(file.text(), file_path.string(), config, options);
 }
 
-Result<std::unique_ptr<HuggingFaceTokenizer>> HuggingFaceTokenizer::parse(
-    std::string_view json, const std::string& name, const TokenizerConfig& config,
-    const Options& options) {
+Result<std::unique_ptr<HuggingFaceTokenizer>> HuggingFaceTokenizer::parse(std::string_view json,
+                                                                          const std::string& name,
+                                                                          TokenizerConfig config,
+                                                                          const Options& options) {
+  config.adds_stand_ins = options.core;
   MEG_ASSIGN_OR_RETURN(TokenizerJson file, read_tokenizer_json(json, name, config));
   std::unique_ptr<HuggingFaceTokenizer> made(new HuggingFaceTokenizer(std::move(file), options));
   const TokenizerJson& read = made->file_;
-  if (auto warning = check_tokenizer_class(read, config, name)) {
-    made->warnings_.push_back(std::move(*warning));
-  }
-  if (auto warning = check_added_around(read, config, name)) {
-    made->warnings_.push_back(std::move(*warning));
-  }
-  if (auto warning = check_spaces(read, config, name); warning && !options.core) {
-    made->warnings_.push_back(std::move(*warning));
+  for (std::optional<std::string> warning :
+       {check_tokenizer_class(read, config, name), check_added_around(read, config, name),
+        options.core ? std::nullopt : check_spaces(read, config, name),
+        options.core && !options.include_special_tokens ? check_looked_up(read, config, name)
+                                                        : std::nullopt}) {
+    if (warning) made->warnings_.push_back(std::move(*warning));
   }
   made->in_text_ = finder_of(read, false);
   made->in_normalized_ = finder_of(read, true);

@@ -40,7 +40,7 @@ class HuggingFaceTokenizer : public Tokenizer {
   /// The same from the content of a tokenizer.json without files beside it.
   static Result<std::unique_ptr<HuggingFaceTokenizer>> parse(std::string_view json,
                                                              const std::string& name,
-                                                             const TokenizerConfig& config,
+                                                             TokenizerConfig config,
                                                              const Options& options);
 
   int64_t vocab_size() const override { return file_.vocab_size; }

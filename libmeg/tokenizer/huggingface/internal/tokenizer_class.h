@@ -17,8 +17,14 @@ std::optional<std::string> check_tokenizer_class(const TokenizerJson& file,
                                                  const TokenizerConfig& config,
                                                  const std::string& name);
 
-/// The class of these that transformers 5 has for a model_type of a config.json, where no file
-/// names one; empty if it has none of them.
-std::string_view tokenizer_class_of_model(std::string_view model_type);
+/// The class that transformers 5 takes. named: by tokenizer_config.json or, without one there, by
+/// config.json; empty: by none. model_type: of config.json; empty: there is none.
+/// Mirrors transformers 5, models/auto/tokenization_auto.py: AutoTokenizer.from_pretrained().
+std::string choose_tokenizer_class(std::string_view named, std::string_view model_type);
+
+/// Names the tokens that the class has where neither a file names them nor says that there is none,
+/// such as <|endoftext|>.
+/// Mirrors transformers 5, models/*/tokenization_*.py: __init__.
+void name_default_tokens(const TokenizerJson& file, TokenizerConfig& config);
 
 }  // namespace meg::tokenizer

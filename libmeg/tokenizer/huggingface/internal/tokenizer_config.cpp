@@ -92,7 +92,7 @@ Status read_named_tokens(const JsonPart& file, TokenizerConfig& config) {
 Status read_own_tokens(const JsonPart& file, TokenizerConfig& config) {
   MEG_ASSIGN_OR_RETURN(const auto members, file.members());
   for (const auto& [name, value] : members) {
-    config.has_no_pad_token |= name == "pad_token" && value.json() == "null";
+    if (name.ends_with("_token") && value.json() == "null") config.null_tokens.push_back(name);
     if (!name.ends_with("_token") || !value.is_text() || rank_of(name) < kNamed.size()) continue;
     MEG_ASSIGN_OR_RETURN(AddedToken token, read_token(value));
     config.name_token(name, std::move(token));
@@ -127,14 +127,6 @@ Result<bool> precedes_transformers_5(const JsonPart& part) {
   const bool is_preliminary =
       suffix != rest.npos && std::string_view("abcd").find(rest[suffix]) != rest.npos;
   return major < 5 || (major == 5 && is_preliminary);
-}
-
-/// The class that a config.json names, or else the one that transformers has for its model.
-Result<std::string> read_class(const JsonPart& file) {
-  MEG_ASSIGN_OR_RETURN(std::string named, file.text("tokenizer_class", ""));
-  if (!named.empty()) return named;
-  MEG_ASSIGN_OR_RETURN(const std::string model, file.text("model_type", ""));
-  return std::string(tokenizer_class_of_model(model));
 }
 
 /// Whether a config.json is one whose tokenizer transformers takes for Mistral's old one.
@@ -187,6 +179,22 @@ void TokenizerConfig::name_token(std::string_view name, AddedToken token) {
   named_tokens.emplace(place, std::string(name), std::move(token));
 }
 
+std::vector<std::string> TokenizerConfig::stand_ins() const {
+  std::vector<std::string> found;
+  for (const auto& [name, other] :
+       {std::pair{"eos_token", "sep_token"}, std::pair{"bos_token", "cls_token"}}) {
+    const AddedToken* const token = named(name);
+    const AddedToken* const stand_in = named(other);
+    if ((token == nullptr) == (stand_in == nullptr)) continue;
+    found.push_back((token != nullptr ? token : stand_in)->content);
+  }
+  return found;
+}
+
+bool TokenizerConfig::is_null(std::string_view name) const {
+  return std::find(null_tokens.begin(), null_tokens.end(), name) != null_tokens.end();
+}
+
 const AddedToken* TokenizerConfig::named(std::string_view name) const {
   for (const auto& [known, token] : named_tokens) {
     if (known == name) return &token;
@@ -213,8 +221,10 @@ Result<TokenizerConfig> read_tokenizer_config(const std::string& folder) {
   }
   MEG_ASSIGN_OR_RETURN(const JsonFile model, JsonFile::open(model_path));
   if (config.tokenizer_class.empty()) {
-    MEG_ASSIGN_OR_RETURN(config.tokenizer_class, read_class(model.root()));
+    MEG_ASSIGN_OR_RETURN(config.tokenizer_class, model.root().text("tokenizer_class", ""));
   }
+  MEG_ASSIGN_OR_RETURN(const std::string model_type, model.root().text("model_type", ""));
+  config.tokenizer_class = choose_tokenizer_class(config.tokenizer_class, model_type);
   if (config.fixes_mistral_pattern) {
     MEG_ASSIGN_OR_RETURN(config.fixes_mistral_pattern, describes_old_mistral(model.root()));
   }

@@ -12,19 +12,21 @@ namespace meg::tokenizer {
 /// The content of tokenizer_config.json and, unless it lists the added tokens, of
 /// special_tokens_map.json, which takes precedence; of config.json, which model it is.
 struct TokenizerConfig {
-  std::string tokenizer_class;  ///< such as "LlamaTokenizer", or the model's; empty: none
+  std::string tokenizer_class;  ///< choose_tokenizer_class()'s, such as "LlamaTokenizer"
 
   /// The tokens of bos_token, eos_token, ... in the order in which transformers adds those that the
   /// tokenizer lacks, followed by tokens under names of the model's own (image_token). Ids are not
   /// set.
   std::vector<std::pair<std::string, AddedToken>> named_tokens;
-  bool has_no_pad_token = false;         ///< `"pad_token": null`, whatever the tokenizer.json says
+  std::vector<std::string> null_tokens;  ///< Names that are null, whatever the default is.
   std::vector<AddedToken> extra_tokens;  ///< additional_special_tokens; ids not set
   bool lists_extra_tokens = false;       ///< Whether a list of them is there, or null.
 
   /// added_tokens_decoder, by id.
   std::vector<AddedToken> added_tokens;
   bool lists_added_tokens = false;  ///< Whether it is there.
+
+  bool adds_stand_ins = false;  ///< Whether stand_ins() are added once more, without attributes.
 
   /// Not followed, as a tokenizer.json has its post-processor; for a warning.
   std::optional<bool> add_bos_token, add_eos_token;
@@ -40,6 +42,13 @@ struct TokenizerConfig {
 
   /// Sets the token of a name, replacing an earlier one.
   void name_token(std::string_view name, AddedToken token);
+
+  /// The end and the beginning of documents where only one of eos_token and sep_token, or of
+  /// bos_token and cls_token, is named.
+  /// Mirrors megatron.core.tokenizers, HuggingFaceTokenizer.__init__, which adds it for the other.
+  std::vector<std::string> stand_ins() const;
+
+  bool is_null(std::string_view name) const;
 
   /// The token of a name such as "eos_token"; null if there is none.
   const AddedToken* named(std::string_view name) const;

@@ -8,6 +8,7 @@
 #include "libmeg/text/printable.h"
 #include "libmeg/tokenizer/huggingface/internal/json_file.h"
 #include "libmeg/tokenizer/huggingface/internal/models/model_reader.h"
+#include "libmeg/tokenizer/huggingface/internal/tokenizer_class.h"
 
 namespace meg::tokenizer {
 namespace {
@@ -124,7 +125,7 @@ Status normalize_added_tokens(const std::string& name, TokenizerJson& file) {
 }
 
 Status read_added_tokens(const JsonPart& root, TokenizerConfig config, TokenizerJson& file) {
-  if (const auto padding = root.find("padding"); padding && !config.has_no_pad_token) {
+  if (const auto padding = root.find("padding"); padding && !config.is_null("pad_token")) {
     MEG_ASSIGN_OR_RETURN(file.pad_token, padding->text("pad_token", ""));
   }
   if (!file.pad_token.empty() && config.named("pad_token") == nullptr) {
@@ -155,6 +156,14 @@ Status read_added_tokens(const JsonPart& root, TokenizerConfig config, Tokenizer
   // others.
   for (const auto& [name, token] : config.named_tokens) MEG_RETURN_IF_ERROR(added.add_named(token));
   for (const AddedToken& token : config.extra_tokens) MEG_RETURN_IF_ERROR(added.add_named(token));
+  for (const std::string& stand_in :
+       config.adds_stand_ins ? config.stand_ins() : std::vector<std::string>()) {
+    for (AddedToken& token : file.added_tokens) {
+      if (token.content != stand_in) continue;
+      token.special = true;
+      token.normalized = token.single_word = token.lstrip = token.rstrip = false;
+    }
+  }
   std::sort(file.added_tokens.begin(), file.added_tokens.end(),
             [](const AddedToken& a, const AddedToken& b) { return a.id < b.id; });
   MEG_RETURN_IF_ERROR(normalize_added_tokens(root.place(), file));
@@ -261,7 +270,7 @@ std::optional<int32_t> TokenizerJson::token_id(std::string_view token) const {
 }
 
 Result<TokenizerJson> read_tokenizer_json(std::string_view json, const std::string& name,
-                                          const TokenizerConfig& config) {
+                                          TokenizerConfig& config) {
   MEG_ASSIGN_OR_RETURN(const JsonFile parsed, JsonFile::parse(json, name));
   const JsonPart root = parsed.root();
   MEG_RETURN_IF_ERROR(
@@ -278,6 +287,7 @@ Result<TokenizerJson> read_tokenizer_json(std::string_view json, const std::stri
   }
   MEG_ASSIGN_OR_RETURN(const JsonPart model, root.member("model"));
   MEG_RETURN_IF_ERROR(read_model(model, file));
+  name_default_tokens(file, config);
   MEG_RETURN_IF_ERROR(read_added_tokens(root, config, file));
   if (const auto part = root.find("pre_tokenizer");
       part && config.fixes_mistral_pattern &&

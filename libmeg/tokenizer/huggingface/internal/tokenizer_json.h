@@ -41,9 +41,9 @@ struct TokenizerJson {
   std::optional<int32_t> token_id(std::string_view token) const;
 };
 
-/// json: the content of a tokenizer.json; name: the file's, for errors. kCorruption and
-/// kUnsupported with the place of the part.
+/// json: the content of a tokenizer.json; name: the file's, for errors; config gains the tokens
+/// that its class names by default. kCorruption and kUnsupported with the place of the part.
 Result<TokenizerJson> read_tokenizer_json(std::string_view json, const std::string& name,
-                                          const TokenizerConfig& config);
+                                          TokenizerConfig& config);
 
 }  // namespace meg::tokenizer

@@ -35,6 +35,8 @@ class UnigramModel : public WordModel {
 
   std::string token_bytes(std::string_view token) const override;
 
+  std::optional<int32_t> unknown_id() const override { return options_.unknown_id; }
+
  private:
   class Segmenter;
 

@@ -31,6 +31,10 @@ class WordModel {
 
   /// What a token of the vocabulary adds to a decoded text.
   virtual std::string token_bytes(std::string_view token) const { return std::string(token); }
+
+  /// The id of texts that are not in the vocabulary, where such a token keeps its text; nullopt in
+  /// models that write the unknown token instead, or have none.
+  virtual std::optional<int32_t> unknown_id() const { return std::nullopt; }
 };
 
 }  // namespace meg::tokenizer
