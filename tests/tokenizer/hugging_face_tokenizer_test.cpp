@@ -157,7 +157,9 @@ TEST(HuggingFaceTokenizer, CutsByTheFixedPatternOfLargeOldMistralModels) {
   EXPECT_THAT(ids(large, fix, Json::object()), fixed);
   EXPECT_THAT(ids(large, fix, {{"model_type", "pixtral"}, {"transformers_version", ""}}), fixed);
   EXPECT_THAT(ids(large, fix, {{"transformers_version", "5.0.0.dev0"}}), fixed);
+  EXPECT_THAT(ids(large, fix, {{"transformers_version", "5.0.0rc2"}}), fixed);
   EXPECT_THAT(ids(large, fix, {{"transformers_version", "5.0.0"}}), by_file);
+  EXPECT_THAT(ids(large, fix, {{"transformers_version", "5.0.1rc2"}}), by_file);
   EXPECT_THAT(ids(large, fix, {{"transformers_version", "5.2.0.dev0"}}), by_file);
   EXPECT_THAT(ids(large, fix, {{"model_type", "llama"}, {"transformers_version", "4"}}), by_file);
   EXPECT_THAT(ids(large, fix, nullptr), by_file);

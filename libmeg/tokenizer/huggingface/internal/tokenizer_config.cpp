@@ -121,11 +121,11 @@ Result<bool> precedes_transformers_5(const JsonPart& part) {
   int major = 0;
   const auto [end, error] = std::from_chars(version.data(), version.data() + version.size(), major);
   if (error != std::errc()) return part.corrupt("a version");
-  // Of 5.0.0 itself, development versions and release candidates.
-  const std::string_view rest(end, static_cast<size_t>(version.data() + version.size() - end));
-  const size_t suffix = rest.find_first_not_of(".0");
-  const bool is_preliminary =
-      suffix != rest.npos && std::string_view("abcd").find(rest[suffix]) != rest.npos;
+  // Development versions and release candidates of 5.0.0 itself come before it.
+  std::string_view rest(end, static_cast<size_t>(version.data() + version.size() - end));
+  rest.remove_prefix(std::min(rest.find_first_not_of(".0-"), rest.size()));
+  const bool is_preliminary = rest.starts_with("rc") || rest.starts_with("dev") ||
+                              rest.starts_with('a') || rest.starts_with('b');
   return major < 5 || (major == 5 && is_preliminary);
 }
 
