@@ -1,5 +1,6 @@
 """Ranks of one run as processes of a test, which meet in the test's own store as in torchrun's."""
 
+import concurrent.futures
 import os
 import subprocess
 
@@ -39,5 +40,7 @@ class RankProcesses:
     @staticmethod
     def end(processes):
         """Exit codes, and what each wrote: [(out, err)]."""
-        written = [process.communicate(timeout=TIMEOUT) for process in processes]
+        # All at once: a rank whose pipe is full would stop, and the ones that wait for it with it.
+        with concurrent.futures.ThreadPoolExecutor(len(processes)) as readers:
+            written = list(readers.map(lambda process: process.communicate(timeout=TIMEOUT), processes))
         return [process.returncode for process in processes], written
