@@ -105,11 +105,6 @@ class Places(SpoiltCheckpoint):
 
 
 class Contents(SpoiltCheckpoint):
-    def exchange(self, one, other):
-        os.rename(one, self.path("away"))
-        os.rename(other, one)
-        os.rename(self.path("away"), other)
-
     def test_a_missing_rank_is_named(self):
         for rank in ("mp_rank_00_000", "mp_rank_00_001", "mp_rank_01_000", "mp_rank_01_001"):
             os.rename(self.path("source", "iter_0000100", rank), self.path("away"))
@@ -142,12 +137,12 @@ class Contents(SpoiltCheckpoint):
     def test_tensor_ranks_that_were_exchanged_are_refused(self):
         for stage in ("000", "001"):
             names = f"mp_rank_00_{stage}", f"mp_rank_01_{stage}"
-            self.exchange(*map(self.rank, names))
+            reference_files.exchange(*map(self.rank, names))
             with self.subTest(stage=stage):
                 self.assert_refused(self.reshape(), names[1], "expected rank", "exchanged")
                 self.assert_nothing_saved()
                 self.assertEqual(self.program("verify", "checkpoint", self.source).returncode, 1)
-            self.exchange(*map(self.rank, names))
+            reference_files.exchange(*map(self.rank, names))
         self.assertEqual(self.reshape().returncode, 0)
 
     def test_stages_that_were_exchanged_are_refused(self):
@@ -159,10 +154,10 @@ class Contents(SpoiltCheckpoint):
             state = reference_files.load_file(path)
             state["args"].rank = rank
             reference_files.save_file(state, path)
-        self.exchange(paths[1], paths[2])
+        reference_files.exchange(paths[1], paths[2])
         self.assert_refused(self.reshape(load=self.path("saved"), save=self.path("merged")),
                             "mp_rank_00_002", "expected rank 2 or above", "found 1")
-        self.exchange(paths[1], paths[2])
+        reference_files.exchange(paths[1], paths[2])
         run = self.reshape(load=self.path("saved"), save=self.path("merged"))
         self.assertEqual(run.returncode, 0, run.stderr_text)
 

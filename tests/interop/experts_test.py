@@ -224,9 +224,7 @@ class RankFolders(Case):
     def test_expert_ranks_that_were_exchanged_are_refused(self):
         folder = reference_files.iteration_folder(self.copy())
         names = [os.path.join(folder, f"mp_rank_00_00{rank}") for rank in (0, 1)]
-        os.rename(names[0], self.path("away"))
-        os.rename(names[1], names[0])
-        os.rename(self.path("away"), names[1])
+        reference_files.exchange(*names)
         self.assertRegex(self.refuse(self.path("source")),
                          "mp_rank_00_001.*expected rank 1 or above.*found 0")
 

@@ -42,6 +42,14 @@ class PickleModule:
         return Unpickler(file, **options).load()
 
 
+def exchange(one, other):
+    """Two files or folders under each other's names."""
+    away = one + ".away"
+    os.rename(one, away)
+    os.rename(other, one)
+    os.rename(away, other)
+
+
 def load_file(path):
     """Files that the tests trust: Megatron's own of the oracle, and libmeg's."""
     return torch.load(path, map_location="cpu", weights_only=False, pickle_module=PickleModule)

@@ -217,10 +217,10 @@ Status check_process_ranks(const std::vector<std::shared_ptr<const TorchFile>>& 
   const auto experts = static_cast<size_t>(sizes.expert_size);
   const auto stage = static_cast<size_t>(sizes.tensor_size) * experts;
   for (size_t i = 0; i < files.size(); ++i) {
-    for (const auto& [distance, has_neighbor] :
-         {std::pair(size_t{1}, i % experts > 0), std::pair(experts, i % stage >= experts),
-          std::pair(stage, i >= stage)}) {
-      if (!has_neighbor) continue;
+    // The files of a block differ in one dimension and those inside it, its neighbors by distance.
+    for (const auto& [distance, block] : {std::pair(size_t{1}, experts), std::pair(experts, stage),
+                                          std::pair(stage, files.size())}) {
+      if (i % block < distance) continue;
       const TorchFile& before = *files[i - distance];
       const std::optional<int64_t> expected = first_arg(before, {"rank"});
       const std::optional<int64_t> found = first_arg(*files[i], {"rank"});
