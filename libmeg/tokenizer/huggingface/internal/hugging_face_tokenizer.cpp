@@ -157,8 +157,7 @@ Result<std::unique_ptr<HuggingFaceTokenizer>> HuggingFaceTokenizer::parse(std::s
                                                                           const std::string& name,
                                                                           TokenizerConfig config,
                                                                           const Options& options) {
-  config.adds_stand_ins = options.core;
-  MEG_ASSIGN_OR_RETURN(TokenizerJson file, read_tokenizer_json(json, name, config));
+  MEG_ASSIGN_OR_RETURN(TokenizerJson file, read_tokenizer_json(json, name, options.core, config));
   std::unique_ptr<HuggingFaceTokenizer> made(new HuggingFaceTokenizer(std::move(file), options));
   const TokenizerJson& read = made->file_;
   for (std::optional<std::string> warning :
@@ -173,11 +172,6 @@ Result<std::unique_ptr<HuggingFaceTokenizer>> HuggingFaceTokenizer::parse(std::s
   made->eod_ = named_id(read, config, "eos_token");
   made->bos_ = named_id(read, config, "bos_token");
   made->pad_ = named_id(read, config, "pad_token");
-  if (!made->pad_ && !read.pad_token.empty()) made->pad_ = read.token_id(read.pad_token);
-  if (options.core) {
-    if (!made->eod_) made->eod_ = named_id(read, config, "sep_token");
-    if (!made->bos_) made->bos_ = named_id(read, config, "cls_token");
-  }
   if (options.reference) {
     MEG_ASSIGN_OR_RETURN(made->reference_words_, reference_words(read));
     return made;

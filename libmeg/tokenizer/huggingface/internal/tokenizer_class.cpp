@@ -212,11 +212,7 @@ void name_default_tokens(const TokenizerJson& file, TokenizerConfig& config) {
   for (const auto& [name, text] :
        {std::pair{"bos_token", row->tokens.bos}, std::pair{"eos_token", row->tokens.eos},
         std::pair{"unk_token", row->tokens.unk}, std::pair{"pad_token", row->tokens.pad}}) {
-    if (text.empty() || config.named(name) != nullptr || config.is_null(name)) continue;
-    AddedToken token;
-    token.content = text;
-    token.special = true;
-    config.name_token(name, std::move(token));
+    config.name_default_token(name, text);
   }
 }
 

@@ -179,20 +179,13 @@ void TokenizerConfig::name_token(std::string_view name, AddedToken token) {
   named_tokens.emplace(place, std::string(name), std::move(token));
 }
 
-std::vector<std::string> TokenizerConfig::stand_ins() const {
-  std::vector<std::string> found;
-  for (const auto& [name, other] :
-       {std::pair{"eos_token", "sep_token"}, std::pair{"bos_token", "cls_token"}}) {
-    const AddedToken* const token = named(name);
-    const AddedToken* const stand_in = named(other);
-    if ((token == nullptr) == (stand_in == nullptr)) continue;
-    found.push_back((token != nullptr ? token : stand_in)->content);
-  }
-  return found;
-}
-
-bool TokenizerConfig::is_null(std::string_view name) const {
-  return std::find(null_tokens.begin(), null_tokens.end(), name) != null_tokens.end();
+void TokenizerConfig::name_default_token(std::string_view name, std::string_view text) {
+  const bool is_null = std::find(null_tokens.begin(), null_tokens.end(), name) != null_tokens.end();
+  if (text.empty() || is_null || named(name) != nullptr) return;
+  AddedToken token;
+  token.content = text;
+  token.special = true;
+  name_token(name, std::move(token));
 }
 
 const AddedToken* TokenizerConfig::named(std::string_view name) const {

@@ -26,8 +26,6 @@ struct TokenizerConfig {
   std::vector<AddedToken> added_tokens;
   bool lists_added_tokens = false;  ///< Whether it is there.
 
-  bool adds_stand_ins = false;  ///< Whether stand_ins() are added once more, without attributes.
-
   /// Not followed, as a tokenizer.json has its post-processor; for a warning.
   std::optional<bool> add_bos_token, add_eos_token;
 
@@ -43,12 +41,8 @@ struct TokenizerConfig {
   /// Sets the token of a name, replacing an earlier one.
   void name_token(std::string_view name, AddedToken token);
 
-  /// The end and the beginning of documents where only one of eos_token and sep_token, or of
-  /// bos_token and cls_token, is named.
-  /// Mirrors megatron.core.tokenizers, HuggingFaceTokenizer.__init__, which adds it for the other.
-  std::vector<std::string> stand_ins() const;
-
-  bool is_null(std::string_view name) const;
+  /// Sets the token of a name that the files do not mention; text: empty for none.
+  void name_default_token(std::string_view name, std::string_view text);
 
   /// The token of a name such as "eos_token"; null if there is none.
   const AddedToken* named(std::string_view name) const;

@@ -124,15 +124,32 @@ Status normalize_added_tokens(const std::string& name, TokenizerJson& file) {
   return {};
 }
 
-Status read_added_tokens(const JsonPart& root, TokenizerConfig config, TokenizerJson& file) {
-  if (const auto padding = root.find("padding"); padding && !config.is_null("pad_token")) {
-    MEG_ASSIGN_OR_RETURN(file.pad_token, padding->text("pad_token", ""));
+/// Where only one of eos_token and sep_token, or of bos_token and cls_token, is named, its token
+/// gets the other name as well and loses its attributes.
+void add_stand_ins(TokenizerConfig& config, TokenizerJson& file) {
+  for (const auto& [name, other] :
+       {std::pair{"eos_token", "sep_token"}, std::pair{"bos_token", "cls_token"}}) {
+    const AddedToken* const token = config.named(name);
+    const AddedToken* const stand_in = config.named(other);
+    if ((token == nullptr) == (stand_in == nullptr)) continue;
+    AddedToken plain;
+    plain.content = (token != nullptr ? token : stand_in)->content;
+    plain.special = true;
+    for (AddedToken& added : file.added_tokens) {
+      if (added.content != plain.content) continue;
+      plain.id = added.id;
+      added = plain;
+    }
+    config.name_token(token != nullptr ? other : name, std::move(plain));
   }
-  if (!file.pad_token.empty() && config.named("pad_token") == nullptr) {
-    AddedToken token;
-    token.content = file.pad_token;
-    token.special = true;
-    config.name_token("pad_token", std::move(token));
+}
+
+/// config gains the names of tokens that only the tokenizer.json or core names.
+Status read_added_tokens(const JsonPart& root, bool adds_stand_ins, TokenizerConfig& config,
+                         TokenizerJson& file) {
+  if (const auto padding = root.find("padding")) {
+    MEG_ASSIGN_OR_RETURN(const std::string pad, padding->text("pad_token", ""));
+    config.name_default_token("pad_token", pad);
   }
   AddedVocabulary added(file, root.place());
   if (const auto list = root.find("added_tokens")) {
@@ -156,14 +173,7 @@ Status read_added_tokens(const JsonPart& root, TokenizerConfig config, Tokenizer
   // others.
   for (const auto& [name, token] : config.named_tokens) MEG_RETURN_IF_ERROR(added.add_named(token));
   for (const AddedToken& token : config.extra_tokens) MEG_RETURN_IF_ERROR(added.add_named(token));
-  for (const std::string& stand_in :
-       config.adds_stand_ins ? config.stand_ins() : std::vector<std::string>()) {
-    for (AddedToken& token : file.added_tokens) {
-      if (token.content != stand_in) continue;
-      token.special = true;
-      token.normalized = token.single_word = token.lstrip = token.rstrip = false;
-    }
-  }
+  if (adds_stand_ins) add_stand_ins(config, file);
   std::sort(file.added_tokens.begin(), file.added_tokens.end(),
             [](const AddedToken& a, const AddedToken& b) { return a.id < b.id; });
   MEG_RETURN_IF_ERROR(normalize_added_tokens(root.place(), file));
@@ -270,7 +280,7 @@ std::optional<int32_t> TokenizerJson::token_id(std::string_view token) const {
 }
 
 Result<TokenizerJson> read_tokenizer_json(std::string_view json, const std::string& name,
-                                          TokenizerConfig& config) {
+                                          bool adds_stand_ins, TokenizerConfig& config) {
   MEG_ASSIGN_OR_RETURN(const JsonFile parsed, JsonFile::parse(json, name));
   const JsonPart root = parsed.root();
   MEG_RETURN_IF_ERROR(
@@ -288,7 +298,7 @@ Result<TokenizerJson> read_tokenizer_json(std::string_view json, const std::stri
   MEG_ASSIGN_OR_RETURN(const JsonPart model, root.member("model"));
   MEG_RETURN_IF_ERROR(read_model(model, file));
   name_default_tokens(file, config);
-  MEG_RETURN_IF_ERROR(read_added_tokens(root, config, file));
+  MEG_RETURN_IF_ERROR(read_added_tokens(root, adds_stand_ins, config, file));
   if (const auto part = root.find("pre_tokenizer");
       part && config.fixes_mistral_pattern &&
       file.vocab_size > TokenizerConfig::kMistralVocabSize) {

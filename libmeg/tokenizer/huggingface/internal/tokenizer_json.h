@@ -33,17 +33,18 @@ struct TokenizerJson {
   /// What the post-processor puts around every text.
   std::vector<int32_t> prefix, suffix;
 
-  std::string pad_token;  ///< of the part "padding", for a config that names none; empty: none
-
   Vocabulary vocabulary;
   int64_t vocab_size = 0;  ///< tokens of the vocabulary and added ones
 
   std::optional<int32_t> token_id(std::string_view token) const;
 };
 
-/// json: the content of a tokenizer.json; name: the file's, for errors; config gains the tokens
-/// that its class names by default. kCorruption and kUnsupported with the place of the part.
+/// json: the content of a tokenizer.json; name: the file's, for errors. config gains the names that
+/// tokens have without it: from "padding", by default of its class and, with adds_stand_ins, from
+/// megatron.core.tokenizers (HuggingFaceTokenizer.__init__), which adds eos_token once more as
+/// sep_token, or bos_token as cls_token, or the other way round, where only one of them is named.
+/// kCorruption and kUnsupported with the place of the part.
 Result<TokenizerJson> read_tokenizer_json(std::string_view json, const std::string& name,
-                                          TokenizerConfig& config);
+                                          bool adds_stand_ins, TokenizerConfig& config);
 
 }  // namespace meg::tokenizer
