@@ -65,7 +65,7 @@ Status check_args(const MegatronCheckpoint& checkpoint) {
   return check_architecture(checkpoint, run, "no model of Hugging Face");
 }
 
-/// From a model to files of transformers. Two directions are checked: each tensor that the class
+/// Plans files of transformers from a model. Two directions are checked: each tensor that the class
 /// expects must be among the parameters, and each parameter must be taken by a tensor
 /// (check_all_taken()): a bias that the class has no place for would otherwise be lost without a
 /// word.

@@ -46,7 +46,7 @@ std::string reshard_folder_name(const MegatronCheckpoint& checkpoint) {
   return iteration.has_value() ? iteration_folder_name(*iteration) : "release";
 }
 
-/// Also where the target lies around the source: committing replaces the whole folder.
+/// Also refuses a target that lies around the source: committing replaces the whole folder.
 Status check_apart(const CheckpointFolder& source, const std::string& target,
                    const std::string& save_dir) {
   const fs::path written = resolved(target), read = resolved(source.folder);

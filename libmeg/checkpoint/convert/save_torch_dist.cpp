@@ -99,7 +99,8 @@ class Saver {
     return writer_.finish();
   }
 
-  /// Among all ranks, of data-parallel ones with the same part of the model in a row.
+  /// Returns the rank among all ranks, of data-parallel ones with the same part of the model in a
+  /// row.
   int64_t rank() const {
     const RankFile& first = checkpoint_.files()[0];
     return checkpoint_.file_index(first.tensor_rank, first.pipeline_rank) * place_.size +

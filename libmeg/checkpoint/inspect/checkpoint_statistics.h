@@ -14,8 +14,8 @@ namespace meg::checkpoint {
 
 /// Statistics of one tensor of a checkpoint.
 struct NamedStatistics {
-  /// In a whole checkpoint, the canonical name of the parameter with the layer's number in the
-  /// model; otherwise the tensor's name in its file.
+  /// The canonical name of the parameter with the layer's number in the model, if the checkpoint is
+  /// whole; otherwise the tensor's name in its file.
   std::string name;
   std::string kind;       ///< "weight", "exp_avg" ...; empty unless whole.
   std::string file;       ///< Empty if the checkpoint is whole.

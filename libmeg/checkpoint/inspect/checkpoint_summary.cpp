@@ -101,7 +101,7 @@ class Summarizer {
       }
     }
     if (has_dist_items(folder.format)) add_composed();
-    // For formats whose files are not opened one by one.
+    // List the folder for formats whose files are not opened one by one.
     if (summary_.files.empty()) summary_.files = list_files(summary_.folder.folder);
     for (RankSummary& rank : summary_.ranks) {
       for (const int file : rank.files) {

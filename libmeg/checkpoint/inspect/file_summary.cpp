@@ -57,7 +57,7 @@ FileSummary summarize_file(const std::string& path, const std::string& folder,
   }
   summary.bytes = summary.file->size();
   summary.contents = named_tensors(*summary.file);
-  // Also distrib_optim.pt: whatever they hold is the optimizer's, by any key.
+  // This includes distrib_optim.pt: whatever these files hold is the optimizer's, by any key.
   const bool is_optimizer = path.ends_with("optim.pt");
   for (const NamedTensor& tensor : summary.contents.tensors) {
     summary.groups.push_back(is_optimizer ? TensorGroup::kOptimizer : group_of(tensor.name));

@@ -25,8 +25,8 @@ constexpr size_t kChunkElements = 4096;         // widened at a time; fits the f
 constexpr int64_t kPieceElements = 256 * 1024;  // of a tensor, read at a time
 static_assert(kChunkElements % StatisticsTotals::kLanes == 0);
 
-/// In one fixed order, which the portable and the vectorized kernels share, so that both give the
-/// same bits.
+/// Adds in one fixed order, which the portable and the vectorized kernels share, so that both give
+/// the same bits.
 double add_lanes(const std::array<double, StatisticsTotals::kLanes>& lanes) {
   return ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) +
          ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]));

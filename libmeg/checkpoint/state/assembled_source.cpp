@@ -203,7 +203,7 @@ Result<std::shared_ptr<const TensorSource>> assemble(DType dtype, const std::vec
     return make_error(StatusCode::kInvalidArgument, "expected pieces of {} elements, found {}",
                       expected, elements);
   }
-  // As many elements as the whole has, in one box: the whole.
+  // One box with as many elements as the whole has is the whole.
   if (parts.size() == 1) return parts[0].source;
   return std::shared_ptr<const TensorSource>(
       std::make_shared<AssembledSource>(dtype, elements, std::move(parts)));

@@ -19,7 +19,8 @@ int64_t Box::elements() const {
 std::vector<Box> boxes_of_range(const Box& box, int64_t first, int64_t count) {
   const std::vector<int64_t>& sizes = box.sizes;
   if (sizes.empty()) return std::vector<Box>(static_cast<size_t>(count), box);
-  // At most 2 * axes - 1 boxes: ends of rows on both sides, axis by axis, and whole rows between.
+  // This takes at most 2 * axes - 1 boxes: ends of rows on both sides, axis by axis, and whole rows
+  // between.
   std::vector<Box> boxes;
   for (const int64_t end = first + count; first < end;) {
     // The outermost axis of which a row begins at `first` and is wholly in the range.

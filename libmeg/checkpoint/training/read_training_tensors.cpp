@@ -105,7 +105,7 @@ class TensorsReader {
     return Status();
   }
 
-  // Before the files are read, so that a run of another shape is told which parameter differs
+  // Runs before the files are read, so that a run of another shape is told which parameter differs
   // instead of where a copy ended.
   Status check_shape(const LogicalParameter& parameter, const TrainingTensorTarget& target) const {
     std::vector<int64_t> whole = parameter.shape;

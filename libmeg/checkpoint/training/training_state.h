@@ -65,7 +65,7 @@ struct OptimizerState {
   /// FP32Optimizer.
   bool mixed_precision = false;
   ParamGroupState decay, no_decay;
-  /// With --decoupled-lr: the embedding and the output layer, which decay too.
+  /// The embedding and the output layer with --decoupled-lr; they decay too.
   std::optional<ParamGroupState> decoupled = {};
   std::optional<GradScalerState> grad_scaler;  ///< With mixed_precision only.
 };

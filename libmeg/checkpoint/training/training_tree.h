@@ -29,7 +29,7 @@ class TrainingTree : public RankTree {
   /// The same for uint8.
   PickleId byte_tensor(std::span<const std::byte> bytes) { return literal(DType::kUint8, bytes); }
 
-  /// For each storage the bytes to be written to it; empty if its content is already known.
+  /// Returns the bytes to be written to each storage; empty if its content is already known.
   std::span<const std::span<const std::byte>> sources() const { return sources_; }
 
   /// The result of writing this to a file and opening it, without a file. name: for messages. The

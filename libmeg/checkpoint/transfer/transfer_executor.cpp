@@ -136,7 +136,7 @@ class Execution {
   const TransferOptions& options_;
   Resources resources_;
 
-  // For each target file, the bytes not yet sent to disk. No file is added while threads run.
+  // The bytes of each target file not yet sent to disk. No file is added while threads run.
   std::unordered_map<const io::PooledFile*, std::atomic<int64_t>> waiting_bytes_;
   std::vector<TransferJob> jobs_;
   std::atomic<size_t> next_job_ = 0;
@@ -198,8 +198,8 @@ void Execution::start_writeback(const TransferJob& job) {
     if ((waiting += static_cast<int64_t>(job_bytes * share)) < kWritebackBytes) continue;
     waiting = 0;
     const auto open = file->pin();
-    // Only a head start, whose result does not matter: the flush that the caller waits for reports
-    // errors.
+    // This is only a head start, whose result does not matter: the flush that the caller waits for
+    // reports errors.
     if (open.has_value()) ::sync_file_range((*open)->get(), 0, 0, SYNC_FILE_RANGE_WRITE);
   }
 }

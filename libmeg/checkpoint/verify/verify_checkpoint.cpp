@@ -58,9 +58,9 @@ Result<CheckpointReport> CheckpointVerifier::run() && {
   check_parameters(ranks, &report_);
   check_optimizers(ranks, &report_);
   check_state(ranks, &report_);
-  // From the small to the large: agreement of ranks, names and shapes, optimizers, the model as a
-  // whole, and only then the values, which are gigabytes. All of these run even where one found
-  // something, except the whole model, which then would only repeat it.
+  // Check from the small to the large: agreement of ranks, names and shapes, optimizers, the model
+  // as a whole, and only then the values, which are gigabytes. All of these run even where one
+  // found something, except the whole model, which then would only repeat it.
   MEG_RETURN_IF_ERROR(check_whole(ranks));
   MEG_RETURN_IF_ERROR(read_values(ranks));
   return std::move(report_);
@@ -166,7 +166,7 @@ Status CheckpointVerifier::read_values(const CheckpointRanks& ranks) {
   for (const LaneGroup& group : groups) {
     for (const Lane& lane : group.lanes) bytes += static_cast<uint64_t>(lane.view.bytes());
   }
-  // Before memory is taken for what tensors claim.
+  // Check before memory is taken for what tensors claim.
   MEG_RETURN_IF_ERROR(
       check_tensor_bytes(folder_.folder, bytes, static_cast<uint64_t>(report_.bytes)));
   std::vector<std::shared_ptr<const TorchFile>> files = ranks.other_files;

@@ -55,8 +55,8 @@ void PickleDescriber::value(PickleId id) {
   if (is_full()) return;
   const PickleKind kind = graph_.node(id).kind;
   const bool is_inside_itself = !open_.insert(id).second;
-  // Like Python's repr writes a list inside itself; shared values without a cycle are written each
-  // time, until the limit.
+  // Write as Python's repr does a list inside itself; shared values without a cycle are written
+  // each time, until the limit.
   if (is_inside_itself || open_.size() > PickleGraph::kMaxDepth) {
     text_ += kind == PickleKind::kList ? "[...]" : kind == PickleKind::kDict ? "{...}" : "(...)";
   } else {

@@ -86,7 +86,8 @@ Result<std::pair<std::string, std::string>> PickleReader::module_and_name(std::s
 Result<uint32_t> PickleReader::index_line(std::string_view what) {
   MEG_ASSIGN_OR_RETURN(const std::string_view digits, input_.line(what));
   MEG_ASSIGN_OR_RETURN(const std::string bytes, twos_complement_of_decimal(digits));
-  // Through integers of any length: more digits than an int64 has must not wrap around to an index.
+  // Go through integers of any length: more digits than an int64 has must not wrap around to an
+  // index.
   const int64_t index = bytes.size() > sizeof(int64_t) ? -1 : small_twos_complement(bytes);
   if (index < 0 || index > UINT32_MAX) {
     return make_error(StatusCode::kCorruption, "{}: expected a memo index below 2^32, found {}",

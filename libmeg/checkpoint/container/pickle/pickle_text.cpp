@@ -125,7 +125,7 @@ Result<std::string> decode_raw_unicode_escape(std::string_view line) {
       }
       text::append_code_point(code_point, text);
       at += 2 + digits;
-    } else {  // a backslash hides the one behind it
+    } else {  // a backslash hides the one after it
       const size_t count = next == '\\' ? 2 : 1;
       text.append(count, '\\');
       at += count;

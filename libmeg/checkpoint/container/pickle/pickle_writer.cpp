@@ -87,7 +87,7 @@ Status PickleWriter::save(PickleId id) {
                       "pickle: nesting: expected at most {} levels, found more",
                       PickleGraph::kMaxDepth);
   }
-  // Also what keeps the lengths of texts within their 32 bits.
+  // This also keeps the lengths of texts within their 32 bits.
   if (output_.size() + graph_.node(id).text.size() > kMaxPickleBytes) {
     return make_error(StatusCode::kResourceExhausted,
                       "pickle: expected at most {} bytes, found more", kMaxPickleBytes);
@@ -114,7 +114,8 @@ Status PickleWriter::save_value(PickleId id) {
       return save_global(id);
     case PickleKind::kCall:
       return save_call(id);
-    // Not memoized itself, because torch asks for the persistent id of each tensor separately.
+    // It is not memoized itself, because torch asks for the persistent id of each tensor
+    // separately.
     case PickleKind::kPersistent:
       MEG_RETURN_IF_ERROR(save(node.children[0]));
       output_.opcode(PickleOpcode::kBinPersId);

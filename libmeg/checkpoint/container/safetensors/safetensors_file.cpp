@@ -20,7 +20,7 @@ Result<uint64_t> read_header_length(const io::PooledFile& file, uint64_t file_si
                       kSafetensorsLengthBytes, found);
   }
   const auto length = load_le<uint64_t>(bytes.data());
-  // Before memory is taken for it: the first 8 bytes of any file are some length.
+  // Check before memory is taken for it: the first 8 bytes of any file are some length.
   if (length > kMaxSafetensorsHeader || length > file_size - kSafetensorsLengthBytes) {
     return make_error(StatusCode::kCorruption,
                       "{}: byte 0: header length: expected up to {} (the file's end) and {}, found "

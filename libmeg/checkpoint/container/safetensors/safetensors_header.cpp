@@ -27,7 +27,8 @@ struct TypeName {
   DType dtype;
 };
 
-/// In the order in which the reference implementation writes tensors: its types, last one first.
+/// The order is that in which the reference implementation writes tensors: its types, last one
+/// first.
 constexpr TypeName kTypes[] = {
     {"U64", DType::kUint64},         {"I64", DType::kInt64},     {"F64", DType::kFloat64},
     {"C64", DType::kComplex64},      {"F32", DType::kFloat32},   {"U32", DType::kUint32},
@@ -282,7 +283,7 @@ std::string tensor_json(const SafetensorsTensor& tensor, uint64_t begin, uint64_
 
 /// Adds the length before a header's text and spaces after it.
 std::string framed(std::string json) {
-  // So that the data begin at a multiple of 8, and all tensors with them (written_order).
+  // Pad so that the data begin at a multiple of 8, and all tensors with them (written_order).
   json.append((kAlignment - json.size() % kAlignment) % kAlignment, ' ');
   std::string head(kSafetensorsLengthBytes, '\0');
   store_le(head.data(), static_cast<uint64_t>(json.size()));

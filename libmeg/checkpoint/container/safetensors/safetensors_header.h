@@ -32,10 +32,10 @@ struct SafetensorsTensor {
 struct SafetensorsHeader {
   std::vector<std::pair<std::string, std::string>>
       metadata;                            ///< `__metadata__`, which holds texts only.
-  std::vector<SafetensorsTensor> tensors;  ///< As they lie in the file, one behind the other.
+  std::vector<SafetensorsTensor> tensors;  ///< As they lie in the file, one after the other.
 };
 
-/// Reads the JSON text of a header whose file has `data_bytes` behind it. kCorruption where it
+/// Reads the JSON text of a header whose file has `data_bytes` after it. kCorruption where it
 /// breaks a rule of the format (names once each; types and shapes that give the bytes between
 /// data_offsets; tensors that cover the data exactly once, without holes), kUnsupported for types
 /// of less than a byte; `name`, a path, starts errors.

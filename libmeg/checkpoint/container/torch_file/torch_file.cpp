@@ -151,7 +151,7 @@ Result<TorchFile> TorchFile::open(const std::string& path, PickleBudget* budget)
   auto state = std::make_unique<State>();
   MEG_ASSIGN_OR_RETURN(state->file, io::PooledFile::open(path));
   MEG_ASSIGN_OR_RETURN(const auto descriptor, state->file.pin());
-  // Not opened by its path, to which another file may have been renamed.
+  // Do not open it by its path, to which another file may have been renamed.
   MEG_ASSIGN_OR_RETURN(state->map,
                        io::MappedFile::map(*descriptor, io::MappedFile::Access::kRandom));
   state->name = path;

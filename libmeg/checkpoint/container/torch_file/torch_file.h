@@ -27,7 +27,7 @@ struct TorchStorage {
   uint64_t bytes = 0;
   uint64_t file_offset = 0;     ///< Offset of its first byte in the file.
   std::optional<uint32_t> crc;  ///< CRC-32 of its bytes as the file claims; see has_crcs().
-  /// In a composed file, the source of the bytes, which are not at one place.
+  /// The source of the bytes in a composed file, where they are not at one place.
   std::shared_ptr<const TensorSource> source;
 };
 

@@ -13,8 +13,8 @@ namespace {
 
 /// Whether the CRC-32s say that copies of one tensor differ.
 ///
-/// By the records alone: reading every replica would read the checkpoint as many times as it has
-/// tensor-parallel ranks. `verify checkpoint` does.
+/// Compares the records alone: reading every replica would read the checkpoint as many times as it
+/// has tensor-parallel ranks. `verify checkpoint` does.
 bool known_to_differ(const LogicalTensor& tensor) {
   const std::optional<uint32_t> first = recorded_crc_of_all(*tensor.pieces[0].source);
   return std::any_of(tensor.replicas.begin(), tensor.replicas.end(), [&](const Piece& copy) {

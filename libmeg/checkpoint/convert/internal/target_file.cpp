@@ -101,8 +101,8 @@ Status TargetFile::carry_storages(const SourceFile& file, PickleId root, Carrier
   while (!open.empty()) {
     const PickleId id = open.back();
     open.pop_back();
-    // Across all calls for a file: shared values and cycles are walked once, and a storage that two
-    // values name becomes one storage here too.
+    // This works across all calls for a file: shared values and cycles are walked once, and a
+    // storage that two values name becomes one storage here too.
     if (!carrier->visited.insert(id).second) continue;
     const PickleNode& node = graph.node(id);
     if (node.kind == PickleKind::kPersistent) {

@@ -206,7 +206,7 @@ class FlatStateBuilder {
     const int sink = transfers_->add_sink();
     file_.sinks.push_back(sink);
     int64_t end = 0;
-    // From the last parameter on, as in the buffer; alignment gaps between them are written as
+    // Go from the last parameter on, as in the buffer; alignment gaps between them are written as
     // zeros, because every byte of a sink has to be written.
     for (size_t i = members.size(); i-- > 0;) {
       MEG_ASSIGN_OR_RETURN(const LogicalTensor* tensor, tensor_of(*members[i], kind));

@@ -18,7 +18,7 @@ struct TargetEntry {
   /// The extra state that is carried over; nullptr (and no parameter): a key that holds None.
   const ExtraState* extra = nullptr;
   std::string name;  ///< Flat, its layer counted from 0 in the chunk.
-  /// For an expert's key, the number of the expert in its layer. `name` has the same number.
+  /// The number of the expert in its layer, for an expert's key. `name` has the same number.
   std::optional<int64_t> expert;
 };
 
@@ -26,7 +26,7 @@ struct TargetEntry {
 struct TargetStage {
   /// The source's stage that holds this one's first layer: what is not cut is taken from there.
   int64_t source_stage = 0;
-  /// For each virtual stage, the keys in the order of the model's state_dict().
+  /// The keys of each virtual stage in the order of the model's state_dict().
   std::vector<std::vector<TargetEntry>> chunks;
 };
 

@@ -44,8 +44,8 @@ class TreeBuilder {
   }
 
   Status build() {
-    // Before anything is carried: shifted generators replace the source's nodes, and copies of what
-    // holds these find the replacements.
+    // Do this before anything is carried: shifted generators replace the source's nodes, and copies
+    // of what holds these find the replacements.
     if (moves_rng_) {
       MEG_RETURN_IF_ERROR(
           shift_rng_seeds(checkpoint_, rng_file_, rng_shift_, options_.check_crcs, target_));

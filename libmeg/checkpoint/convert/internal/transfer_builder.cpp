@@ -66,7 +66,7 @@ void TransferBuilder::add_target(const LogicalParameter& parameter, const Logica
       .sink = sink, .box = Box::whole(transfer.axes), .range = {}, .offset = offset};
   if (parameter.axes.partition_axis >= 0) {
     const auto cut = static_cast<size_t>(parameter.axes.partition_axis);
-    // Without a rest: shapes of all parameters were checked when the target was laid out.
+    // It divides evenly: shapes of all parameters were checked when the target was laid out.
     target.box.sizes[cut] /= layout_.tensor_model_parallel_size;
     target.box.offsets[cut] = tensor_rank * target.box.sizes[cut];
   }

@@ -68,7 +68,7 @@ class ConfigReader {
   bool is_mine(ArchitectureSet set) const { return (set & config_.architecture.bit) != 0; }
 
   std::optional<element> find(std::string_view key) {
-    // Also where it is missing: what was requested is not "another key".
+    // Note it also where it is missing: what was requested is not "another key".
     read_keys_.push_back(key);
     element value;
     if (root_[key].get(value) != simdjson::SUCCESS) return std::nullopt;

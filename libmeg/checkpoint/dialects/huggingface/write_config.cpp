@@ -201,7 +201,7 @@ Status ConfigWriter::add_rotary() {
   if (!scaling.has_value()) return scaling.error().with_prefix("Hugging Face: args");
   Members parameters = scaling->parameters();
   members_["rope_parameters"] = object_json(parameters, "  ");
-  // In both spellings: transformers 5 reads rope_parameters, 4 the other two keys.
+  // Write both spellings: transformers 5 reads rope_parameters, 4 the other two keys.
   members_["rope_theta"] = parameters["rope_theta"];
   members_.erase("partial_rotary_factor");
   parameters.erase("rope_theta");

@@ -14,9 +14,9 @@
 #include "libmeg/text/printable.h"
 #include "libmeg/text/whitespace.h"
 
-// From a path to the folder of one checkpoint: a root with Megatron's tracker, an iter_* or release
-// folder itself, DeepSpeed's root, one torch file. Errors name what is there instead, since a path
-// one folder too high or too low is the usual mistake.
+// Finds the folder of one checkpoint from a path: a root with Megatron's tracker, an iter_* or
+// release folder itself, DeepSpeed's root, one torch file. Errors name what is there instead, since
+// a path one folder too high or too low is the usual mistake.
 
 namespace meg::checkpoint {
 namespace {
@@ -233,7 +233,7 @@ bool is_composed(CheckpointFormat format) {
          format == CheckpointFormat::kSplitMpRank;
 }
 
-/// In this order: an iteration that was requested, Megatron's tracker, the folder itself,
+/// Tries in this order: an iteration that was requested, Megatron's tracker, the folder itself,
 /// DeepSpeed's tracker. A root with both trackers is Megatron's, as that tracker is the one
 /// Megatron reads.
 Result<CheckpointFolder> find_checkpoint(const std::string& given,

@@ -95,7 +95,7 @@ std::optional<std::pair<PickleId, PickleId>> parts_of(const PickleGraph& graph, 
     if (arguments.size() != 3) return std::nullopt;
     return std::pair(arguments[0], arguments[1]);
   }
-  // As numpy pickles it: an empty array that is given its state (version, shape, type, order,
+  // numpy pickles an array as an empty one that is given its state (version, shape, type, order,
   // bytes).
   if (!is_reconstruct(maker) || graph.call(id).states.size() != 1) return std::nullopt;
   const std::vector<PickleId>& state = graph.node(graph.call(id).states[0]).children;

@@ -152,7 +152,7 @@ Status TransferCopier::copy_slab(const Work& work, const Slab& slab, int64_t pos
     const int64_t rows = slab.end - slab.begin;
     MEG_RETURN_IF_ERROR(fill(work, position, rows * work.row_elements(slab.axis())));
   }
-  // Only after all sources are read: a target's run may need several of them.
+  // Write only after all sources are read: a target's run may need several of them.
   for (const Taken& taken : taken_) MEG_RETURN_IF_ERROR(write_taken(work, slab, taken));
   return Status();
 }

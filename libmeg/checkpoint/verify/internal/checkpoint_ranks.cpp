@@ -51,7 +51,7 @@ class RankReader {
       if (rank.state_file != nullptr) join_distributed(&rank);
       read_optimizer(&rank);
     }
-    // Only now: the sizes and the model of the first stage have to be known.
+    // This has to wait until the sizes and the model of the first stage are known.
     const RankContent* first = found_.of_stage(0);
     if (first != nullptr && found_.config.has_value()) {
       infer_gated_linear_unit(first->model->chunks.front(), found_.tensor_size, &*found_.config);

@@ -32,8 +32,8 @@ struct RankContent {
   /// The parameters of all chunks in order, and the optimizer state of each.
   std::vector<OptimizedParameter> parameters;
   std::optional<RankOptimizer> optimizer;
-  /// For every chunk, by flat name: the index among its entries and in `parameters` (SIZE_MAX for
-  /// an entry without optimizer state, which is not there).
+  /// Gives for every chunk, by flat name, the index among its entries and in `parameters` (SIZE_MAX
+  /// for an entry without optimizer state, which is not there).
   std::vector<std::unordered_map<std::string_view, std::pair<size_t, size_t>>> places;
 
   /// A value at the file's top level.

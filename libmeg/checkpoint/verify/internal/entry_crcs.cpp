@@ -13,7 +13,7 @@ namespace {
 /// What a pickle may take at most; TorchFile::open has read it already.
 constexpr uint64_t kLargestEntry = uint64_t{1} << 30;
 
-/// For a composed file: the CRCs of everything that its storages are composed of.
+/// Checks the CRCs of everything that the storages of a composed file are composed of.
 std::vector<Problem> check_source_crcs(const TorchFile& file) {
   std::vector<Problem> problems;
   for (size_t i = 0; i < file.storages().size(); ++i) {

@@ -85,7 +85,7 @@ void LaneScanner::add_group(size_t index) {
   }
   const int64_t elements = group.lanes.front().view.numel();
   int64_t begin = 0;
-  // At least one task, so that a group without elements has its findings too.
+  // Add at least one task, so that a group without elements has its findings too.
   do {
     const int64_t end = std::min(elements, begin + kTaskElements);
     tasks_.push_back(

@@ -45,7 +45,7 @@ class PickleInput {
     return bytes(count, what);
   }
 
-  /// Up to the next line feed, which is skipped.
+  /// Returns what comes before the next line feed, which is skipped.
   Result<std::string_view> line(std::string_view what) {
     const auto* text = reinterpret_cast<const char*>(bytes_.data());
     const size_t size = std::string_view(text + position_, remaining()).find('\n');

@@ -87,7 +87,7 @@ Status check_chunks(const DistTensor& tensor) {
     const uint64_t elements = *volume(chunk.sizes, tensor.dtype);
     // The corners of an empty box are equal in pairs and cancel each other.
     if (elements == 0) continue;
-    // Below 2^63 each, and given up as soon as they are more than expected.
+    // They are below 2^63 each, and given up as soon as they are more than expected.
     found += elements;
     if (found > expected) break;
     toggle_corners(chunk.offsets, chunk.sizes, &corners);

@@ -134,7 +134,7 @@ Status complete_dist_folder(const std::string& folder, int64_t ranks) {
     MEG_RETURN_IF_ERROR(merger.add(std::move(part)));
   }
   MEG_RETURN_IF_ERROR(complete_dist_folder(folder, merger.items()));
-  // After .metadata is there: until then they are all that describes the items.
+  // Remove them after .metadata is there: until then they are all that describes the items.
   for (int64_t rank = 0; rank < ranks; ++rank) {
     std::error_code error;
     std::filesystem::remove(part_path(folder, rank), error);

@@ -109,7 +109,8 @@ Result<DistFolder> DistFolder::open(const std::string& path, const Rename& renam
   folder.path_ = path;
   MEG_ASSIGN_OR_RETURN(folder.metadata_, read_folder_metadata(path));
   if (rename) {
-    // Before anything is looked up by name: other writers of such folders use names of their own.
+    // Rename before anything is looked up by name: other writers of such folders use their own
+    // names.
     MEG_ASSIGN_OR_RETURN(folder.metadata_, rename(std::move(folder.metadata_)));
   }
   MEG_RETURN_IF_ERROR(folder.open_files());
@@ -143,7 +144,7 @@ Status DistFolder::open_files() {
   for (const DistObject& object : metadata_.objects) {
     MEG_RETURN_IF_ERROR(check_blob(object.blob, object.name, sizes));
   }
-  // For the values in all items together, by the bytes of all files.
+  // The budget covers the values in all items together and is set by the bytes of all files.
   budget_ = std::make_unique<PickleBudget>(bytes_);
   return {};
 }

@@ -42,8 +42,8 @@ class MetadataReader {
   Status read(PickleId root, DistMetadata* found) {
     found_ = found;
     const std::string class_name = graph_.class_name(root);
-    // By the end of the name: torch's Metadata, or Megatron's MCoreMetadata, which has the same
-    // fields.
+    // Compare the end of the name: it is torch's Metadata, or Megatron's MCoreMetadata, which has
+    // the same fields.
     if (!class_name.ends_with(".Metadata") && !class_name.ends_with(".MCoreMetadata")) {
       return refuse("expected torch's Metadata, found {}", graph_.describe(root, 60));
     }
@@ -82,7 +82,7 @@ class MetadataReader {
 
   /// torch.Size(...), or the tuple itself.
   Result<std::vector<int64_t>> sizes(PickleId id, std::string_view where) const {
-    // As torch pickles torch.Size: a call with one tuple.
+    // torch pickles torch.Size as a call with one tuple.
     if (graph_.class_name(id) == "torch.Size" && graph_.node(id).kind == PickleKind::kCall) {
       const std::vector<PickleId>& arguments = graph_.node(graph_.node(id).children[1]).children;
       if (arguments.size() == 1) id = arguments[0];
@@ -140,7 +140,7 @@ class MetadataReader {
     }
     const int64_t first = graph_.as_int(offset).value_or(-1);
     const int64_t bytes = graph_.as_int(length).value_or(-1);
-    // So that offset + length cannot overflow anywhere later.
+    // Check that offset + length cannot overflow anywhere later.
     if (first < 0 || bytes < 0 || bytes > INT64_MAX - first) {
       return refuse("{}: expected an offset and a length, found {} and {}", where,
                     graph_.describe(offset, 60), graph_.describe(length, 60));

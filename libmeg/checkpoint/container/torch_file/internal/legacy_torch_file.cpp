@@ -112,7 +112,7 @@ Result<TorchFileParts> read_legacy_torch_file(const io::MappedFile& file, Pickle
     return make_error(StatusCode::kCorruption, "{}: system info: expected a dict, found {}",
                       file.path(), preamble.describe(machine));
   }
-  // Into a graph of its own, which is kept; the preamble's is dropped.
+  // Read into a graph of its own, which is kept; the preamble's is dropped.
   MEG_ASSIGN_OR_RETURN(parts.root, pickles.next("value", &parts.graph));
   MEG_ASSIGN_OR_RETURN(const PickleId keys, pickles.next("storage keys", &preamble));
   MEG_ASSIGN_OR_RETURN(parts.tensors, find_torch_tensors(parts.graph, file.path()));

@@ -248,7 +248,7 @@ void TensorFinder::type_untyped_storages() {
   for (size_t i = 0; i < seen.size(); ++i) {
     TorchStorage& storage = storages_.storages[i];
     if (!storages_.is_untyped[i] || !seen[i] || differ[i]) continue;
-    // For those who show or compare storages; tensors keep their own.
+    // This helps those who show or compare storages; tensors keep their own.
     if (storage.bytes % static_cast<uint64_t>(dtype_size(*seen[i])) == 0) storage.dtype = *seen[i];
   }
 }

@@ -23,7 +23,7 @@ struct EndRecord {
 };
 
 std::optional<size_t> find_end_record(std::span<const std::byte> tail) {
-  // From the back: the last one that fits is the one that other readers find.
+  // Search from the back: the last one that fits is the one that other readers find.
   for (size_t at = tail.size() - zip::kEndSize + 1; at-- > 0;) {
     if (load_le<uint32_t>(&tail[at]) != zip::kEndSignature) continue;
     // The comment's length must lead exactly to the end, because the signature may also occur
@@ -126,7 +126,7 @@ Result<ZipDirectory> find_zip_directory(const io::FileSlice& file) {
         "{}: zip directory: expected it to end at byte {}, found offset {} and size {}",
         file.name(), directory_end, directory.offset, directory.size);
   }
-  // Before anything is allocated by that number.
+  // Check before anything is allocated by that number.
   if (directory.entries > directory.size / zip::kDirectoryHeaderSize) {
     return make_error(StatusCode::kCorruption,
                       "{}: zip directory of {} bytes: cannot hold the {} entries it claims",

@@ -28,7 +28,7 @@ inline constexpr uint16_t kFlagUtf8 = 0x0800;
 inline constexpr uint16_t kMethodStored = 0;
 inline constexpr uint16_t kMethodDeflated = 8;
 
-/// In a 16- or 32-bit field: the value stands in a zip64 record.
+/// In a 16- or 32-bit field these say that the value stands in a zip64 record.
 inline constexpr uint16_t kIn64Short = 0xFFFF;
 inline constexpr uint32_t kIn64 = 0xFFFFFFFF;
 

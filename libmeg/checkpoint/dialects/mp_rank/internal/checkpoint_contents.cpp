@@ -186,7 +186,7 @@ Result<bool> read_contents(const FolderEntries& entries, CheckpointFolder* found
                       "with peft's merge_and_unload()",
                       found->folder, kAdapterFile);
   }
-  // After the others: a converted model may have these files beside a training checkpoint.
+  // Look after the others: a converted model may have these files beside a training checkpoint.
   if (!entries.has_file("config.json") ||
       !has_file_ending(entries, {".safetensors", ".bin", ".safetensors.index.json"})) {
     return false;

@@ -7,7 +7,7 @@
 #include "libmeg/checkpoint/container/torch_file/torch_value.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_reader.h"
 
-// From the entries that tensor ranks have to parameters of the whole model. Nothing is read here
+// Makes parameters of the whole model from the entries that tensor ranks have. Nothing is read here
 // but names, shapes and views: a parameter becomes a list of pieces, each a box of the whole tensor
 // and the view of a file that has its elements.
 

@@ -62,8 +62,8 @@ Result<MegatronCheckpoint> CheckpointReader::read(RankFiles ranks) {
   MEG_RETURN_IF_ERROR(read_optimizers());
   for (const Chunk& chunk : chunks_) MEG_RETURN_IF_ERROR(add_chunk(chunk));
   MEG_RETURN_IF_ERROR(check_volume());
-  // By their place in the model, embedding first. Stable, so that parameters of one layer stay in
-  // the files' order.
+  // Sort them by their place in the model, embedding first. The sort is stable, so that parameters
+  // of one layer stay in the files' order.
   std::stable_sort(state_->parameters.begin(), state_->parameters.end(),
                    [](const LogicalParameter& a, const LogicalParameter& b) {
                      return a.placement < b.placement;

@@ -87,7 +87,7 @@ class CheckpointReader {
   const OpenCheckpointOptions& options_;
   std::unique_ptr<MegatronCheckpoint::State> state_;
   RankShapes shapes_;
-  /// In the model's order: chunk by chunk, and within each chunk stage by stage.
+  /// These are in the model's order: chunk by chunk, and within each chunk stage by stage.
   std::vector<Chunk> chunks_;
   /// One for each file.
   std::vector<RankOptimizer> optimizers_;

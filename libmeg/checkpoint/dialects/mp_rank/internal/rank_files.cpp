@@ -109,7 +109,7 @@ Status find_sizes(const CheckpointFolder& folder, const TorchFile& first, RankFi
   }
   found->tensor_size = tensor_size_of(first).value_or(max_tensor + 1);
   found->pipeline_size = pipeline_size_of(first).value_or(max_pipeline + 1);
-  // Before anything is multiplied or listed by them.
+  // Check before anything is multiplied or listed by them.
   if (found->tensor_size < 1 || found->pipeline_size < 1 || found->tensor_size > kMaxRanks ||
       found->pipeline_size > kMaxRanks / found->tensor_size) {
     return make_error(StatusCode::kCorruption,

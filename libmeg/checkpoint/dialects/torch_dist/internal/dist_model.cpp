@@ -125,7 +125,7 @@ class ModelReader {
       return add_parameter(tensor, single_expert(numbered), is_stacked, {});
     const size_t dimension = is_stacked ? 1 : 0;
     const int64_t experts = dimension < tensor.shape.size() ? tensor.shape[dimension] : 0;
-    // Before anything is listed by the number of experts, which the file claims.
+    // Check before anything is listed by the number of experts, which the file claims.
     if (experts < 1 || experts > model::kMostExperts) {
       return refuse(StatusCode::kCorruption, "{}: expected a dimension of experts, found shape {}",
                     shown, shape_text(tensor.shape));

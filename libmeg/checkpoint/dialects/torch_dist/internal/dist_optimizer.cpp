@@ -25,8 +25,8 @@ namespace {
 
 using Source = std::shared_ptr<const TensorSource>;
 
-/// The optimizers of {0: ..., 1: ...}, as several are chained; any other value is the only one.
-/// In the order of their numbers, whatever the dict's.
+/// Returns the optimizers of {0: ..., 1: ...}, as several are chained, in the order of their
+/// numbers, whatever the dict's; any other value is the only one.
 std::vector<PickleId> chained(const PickleGraph& graph, PickleId saved) {
   std::map<int64_t, PickleId> found;
   const std::span<const PickleId> pairs = graph.pairs(saved);

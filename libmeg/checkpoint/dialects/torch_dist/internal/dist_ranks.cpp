@@ -256,7 +256,7 @@ Status RanksReader::find_expert_size() {
                     folder_.path(), experts, expert_size_);
 }
 
-/// In the order in which named_parameters() of the model has them.
+/// Puts the entries in the order in which named_parameters() of the model has them.
 void RanksReader::order_parameters() {
   const DistParameter* embedding = nullptr;
   bool has_output = false;
@@ -278,7 +278,7 @@ void RanksReader::order_parameters() {
     entries_.push_back(
         {embedding, {}, model::Placement::kOutput, std::string(model::kTiedCopyName)});
   }
-  // In the order of named_parameters(), in which optimizers number parameters.
+  // Sort in the order of named_parameters(), in which optimizers number parameters.
   std::stable_sort(entries_.begin(), entries_.end(), [this](const Entry& a, const Entry& b) {
     if (a.placement != b.placement) return a.placement < b.placement;
     if (a.layer != b.layer) return a.layer < b.layer;

@@ -183,7 +183,7 @@ Result<std::vector<Piece>> DistShards::flattened_pieces(const DistParameter& par
   std::vector<Piece> pieces;
   // Bounded by the chunks that are there, see above, whatever the shape claims.
   std::vector<int64_t> index(shape.size());
-  // Through all parts, the last dimension fastest.
+  // Go through all parts, the last dimension fastest.
   while (true) {
     Box row = at_place(place, {index, std::vector<int64_t>(shape.size(), 1)});
     row.offsets.push_back(0);

@@ -30,8 +30,8 @@ std::set<std::string> arg_names(const PickleGraph& graph, PickleId args);
 Result<std::optional<model::HybridPattern>> hybrid_pattern(const PickleGraph& graph,
                                                            std::optional<PickleId> args);
 
-/// For fields that hybrid models count differently, the value that the GPT model with the same
-/// layers has; nullopt for all others.
+/// Returns the value that the GPT model with the same layers has, for fields that hybrid models
+/// count differently; nullopt for all others.
 std::optional<megatron::FieldValue> gpt_field(const model::HybridPattern& pattern,
                                               std::string_view name);
 

@@ -104,7 +104,7 @@ Result<std::string> first_stranger(const FlatState& state, const Buffer& buffer,
 /// the weights.
 Result<Places> find_places(const FlatState& state, const Buffer& buffer, const FlatRun& run,
                            const std::string& where) {
-  // From the last way that was tried, so that the error can name a parameter.
+  // Keep the one of the last way that was tried, so that the error can name a parameter.
   std::string stranger;
   for (Places& places : possible_places(state, buffer.flat, run)) {
     MEG_ASSIGN_OR_RETURN(stranger, first_stranger(state, buffer, places));

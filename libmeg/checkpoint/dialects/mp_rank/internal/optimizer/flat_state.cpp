@@ -160,7 +160,7 @@ using Places = std::vector<FlatBuffer::Place>;
 std::vector<Places> places_in_vector(const FlatState& state,
                                      std::span<const FlatParameter> parameters,
                                      const FlatRun& run) {
-  // Without rules: one bucket, nothing aligned.
+  // Without rules there is one bucket, and nothing is aligned.
   const FlatBuffer buffer = lay_out_flat_buffer(parameters, {});
   const int64_t padding = state.lengths[0] - buffer.elements();
   const int64_t most = run.data_parallel_size.value_or(kMaxPadding);

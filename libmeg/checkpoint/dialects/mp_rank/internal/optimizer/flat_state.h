@@ -31,7 +31,7 @@ struct FlatState {
   std::vector<int64_t> lengths;  ///< Elements of each tensor.
   /// Elements of each tensor without its padding, if the file says so.
   std::optional<std::vector<int64_t>> unpadded;
-  /// For each kind ("param", "exp_avg", "exp_avg_sq") one tensor per element of lengths.
+  /// One tensor per element of lengths for each kind ("param", "exp_avg", "exp_avg_sq").
   std::map<std::string, std::vector<std::shared_ptr<const TensorSource>>> kinds;
 };
 
