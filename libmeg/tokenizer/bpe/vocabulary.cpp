@@ -92,7 +92,7 @@ Vocabulary Vocabulary::of(const std::vector<Entry>& entries) {
 void Vocabulary::reserve(size_t entries, size_t text_bytes) {
   texts_.reserve(text_bytes);  // so that the entries' views stay valid
   entries_.reserve(entries);
-  // At most half full, so that every search ends at a free slot soon.
+  // Keep it at most half full, so that every search ends at a free slot soon.
   slots_.assign(std::bit_ceil(2 * entries + 2), Slot{0, -1});
 }
 

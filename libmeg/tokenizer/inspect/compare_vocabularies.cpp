@@ -5,8 +5,8 @@
 #include <string_view>
 #include <unordered_map>
 
-// By the bytes of tokens and not by their texts in files, in which one token is spelled in several
-// ways.
+// Compares by the bytes of tokens and not by their texts in files, in which one token is spelled in
+// several ways.
 
 namespace meg::tokenizer {
 namespace {

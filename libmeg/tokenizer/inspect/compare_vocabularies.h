@@ -19,7 +19,7 @@ struct TokenDifference {
 struct VocabularyDifferences {
   int64_t equal = 0;  ///< Tokens with the same bytes and id.
 
-  // By id, of the first where it is there.
+  // The lists are sorted by id, by that of the first vocabulary where the token is there.
   std::vector<TokenDifference> only_here, only_there, moved;
 };
 

@@ -41,7 +41,7 @@ Description describe_tik(const TokenizerOptions& options) {
 }
 
 Description describe_sentence_piece(const TokenizerOptions& options) {
-  // By the file's numbers, which begin with 1.
+  // The index is the file's number, which begins with 1.
   constexpr std::array<std::string_view, 5> kTypes = {"", "Unigram", "BPE", "words", "characters"};
   MEG_ASSIGN_OR_RETURN(const sentencepiece::ModelFile model,
                        sentencepiece::ModelFile::load(options.tokenizer_model));

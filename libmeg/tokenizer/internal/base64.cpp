@@ -38,7 +38,7 @@ std::optional<std::string> decode_base64(std::string_view text) {
     count -= 8;
     bytes.push_back(static_cast<char>(bits >> count & 0xff));
   }
-  // Bits behind the last byte: encoders leave them 0, so others are damage, although Python's
+  // Bits after the last byte: encoders leave them 0, so others are damage, although Python's
   // decoder would drop them.
   if ((bits & ((1u << count) - 1)) != 0) return std::nullopt;
   return bytes;

@@ -18,7 +18,7 @@ extern const uint8_t kStage2[][kBlockSize];
 /// `tokenizers` sees it. Bits, of which a code point may have several.
 struct GraphemeClass {
   static constexpr uint8_t kJoins = 1;      ///< Extend, SpacingMark, ZWJ: with what is before it.
-  static constexpr uint8_t kPrepended = 2;  ///< Prepend: with what is behind it.
+  static constexpr uint8_t kPrepended = 2;  ///< Prepend: with what is after it.
   static constexpr uint8_t kConsonant = 4;  ///< Indic_Conjunct_Break=Consonant
   static constexpr uint8_t kLinker = 8;     ///< Indic_Conjunct_Break=Linker
   static constexpr uint8_t kConjunct = 16;  ///< Indic_Conjunct_Break=Linker or Extend

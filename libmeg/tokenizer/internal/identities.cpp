@@ -27,7 +27,7 @@ std::string size_or_none(const std::optional<int64_t>& size) {
   return size ? fmt::format("{}", *size) : std::string(kNone);
 }
 
-/// As Python writes a list of strings without quotes or backslashes in them.
+/// Writes a list of strings without quotes or backslashes in them as Python does.
 std::string list_or_none(const std::vector<std::string>& list) {
   return list.empty() ? std::string(kNone) : fmt::format("['{}']", fmt::join(list, "', '"));
 }

@@ -70,7 +70,7 @@ std::string BpeModel::rules(const std::set<int32_t>& apart) const {
     text.append(fmt::format("{} ", bytes.size())).append(bytes);
   };
   for (const Token& token : tokens_) {
-    // Special tokens are described beside these rules: they may be in the vocabulary or behind it,
+    // Special tokens are described beside these rules: they may be in the vocabulary or after it,
     // and the ids mean the same.
     if (apart.contains(token.id)) continue;
     text += fmt::format("{} ", token.id);

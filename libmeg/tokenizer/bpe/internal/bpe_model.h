@@ -77,7 +77,7 @@ class BpeModel {
   /// no trained order tell apart.
   std::string rules(const std::set<int32_t>& apart = {}) const;
 
-  /// By rank. Every pair once; merges that share a rank have the same result.
+  /// Returns every pair once, by rank; merges that share a rank have the same result.
   const std::vector<Merge>& merges() const { return merges_; }
 
   MergeOrder merge_order() const { return merge_order_; }
@@ -126,7 +126,7 @@ class BpeModel {
   struct Token {
     int32_t id;
     Span span;
-    bool is_fallback = false;  // `<0x41>`: that text stands in bytes_ behind the byte
+    bool is_fallback = false;  // `<0x41>`: that text stands in bytes_ after the byte
   };
 
   std::string_view bytes_of(Span span) const { return {bytes_.data() + span.offset, span.size}; }

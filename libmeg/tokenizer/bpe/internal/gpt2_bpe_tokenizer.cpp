@@ -52,7 +52,7 @@ std::vector<SpecialToken> GPT2BPETokenizer::special_tokens() const {
   return {{.text = std::string(kEndOfText), .id = *eod()}};
 }
 
-/// As of a tokenizer.json with the same merges.
+/// Returns the rules of a tokenizer.json with the same merges.
 std::optional<std::string> GPT2BPETokenizer::rules() const {
   std::set<int32_t> apart;
   if (eod()) apart.insert(*eod());

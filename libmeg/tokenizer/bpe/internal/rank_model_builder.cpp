@@ -11,7 +11,7 @@ namespace {
 
 using Pieces = std::unordered_map<std::string_view, int32_t>;
 
-/// Numbers the tokens: single bytes by value, the others behind them.
+/// Numbers the tokens: single bytes by value, the others after them.
 Result<Pieces> number_pieces(const std::vector<std::string>& tokens, const std::string& name) {
   Pieces pieces;
   pieces.reserve(tokens.size());

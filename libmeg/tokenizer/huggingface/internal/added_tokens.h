@@ -34,7 +34,7 @@ class AddedTokenFinder {
 
   struct Match {
     size_t begin = 0, end = 0;  // of the text that the token takes
-    size_t next = 0;            // where its own characters end, behind which the next may begin
+    size_t next = 0;            // where its own characters end, after which the next may begin
     int32_t id = 0;
   };
 

@@ -27,7 +27,7 @@ bool grows(const std::string& token, const Tokens& tokens, Following following) 
   return following == Following::kText && &token == &tokens.back();
 }
 
-/// For a step that needs whole tokens.
+/// Drops the token that may still grow, for a step that needs whole tokens.
 void drop_growing(Tokens& tokens, Following following) {
   if (following == Following::kText && !tokens.empty()) tokens.pop_back();
 }

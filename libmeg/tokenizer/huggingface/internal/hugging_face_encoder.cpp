@@ -6,7 +6,7 @@
 namespace meg::tokenizer {
 namespace {
 
-/// Appends what encoders may read behind a text, and returns the text.
+/// Appends what encoders may read past a text, and returns the text.
 std::string_view padded(std::string& text) {
   const size_t size = text.size();
   text.append(text::kTextPadding, '\0');

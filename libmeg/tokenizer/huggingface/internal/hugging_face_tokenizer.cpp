@@ -41,7 +41,7 @@ fast::WordScanner metaspace_scanner(const TokenizerJson& file) {
   const bool is_default = !metaspace || metaspace->replacement == Metaspace().replacement;
   if (!is_default) return metaspace->split ? nullptr : fast::scan_one_word;
   if (metaspace && metaspace->split) return scan_metaspace_each;
-  // Where no merge goes across a space mark, words before and behind it merge apart, and each is
+  // Where no merge goes across a space mark, words before and after it merge apart, and each is
   // found in the cache. Else the whole text is one word, as where it may be a token that is not
   // merged.
   const bool is_one =

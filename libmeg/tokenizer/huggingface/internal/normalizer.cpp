@@ -94,7 +94,7 @@ class UnicodeForm : public Normalizer {
     std::vector<Decomposed> all;
     for (size_t at = 0; at < text.size();) {
       const text::DecodedCodePoint next = text::decode_code_point(text.substr(at));
-      // Marks behind the front may come to stand within it.
+      // Marks after the front may come to stand within it.
       if (at >= front && combining_class(next.code_point) == 0) break;
       const std::string made = changed(text.substr(at, next.size), decomposing);
       for (size_t i = 0; i < made.size();) {
@@ -118,7 +118,7 @@ class UnicodeForm : public Normalizer {
       if (!c.is_more && left-- == 0) break;
       text::append_code_point(c.code_point, decomposed);
     }
-    // What composes with a mark behind it stays one character.
+    // What composes with a mark after it stays one character.
     return count_characters(changed(decomposed, options_));
   }
 

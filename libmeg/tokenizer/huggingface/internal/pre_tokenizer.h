@@ -54,7 +54,7 @@ struct PreTokenizer {
 
   std::string json = {};  ///< the part as the file has it
 
-  /// For Tokenizer::rules(): the pattern of words if there is nothing else.
+  /// Returns for Tokenizer::rules() the pattern of words if there is nothing else.
   std::string rules() const {
     const bool is_pattern = byte_level && !add_prefix_space && steps.empty();
     return is_pattern ? "words " + words : json;
@@ -71,8 +71,8 @@ fast::WordScanner scanner_of_words(std::string_view words, InstructionSet set);
 /// kUnsupported, by name, for a kind or an order that libmeg lacks.
 Result<PreTokenizer> read_pre_tokenizer(const JsonPart& part);
 
-/// With the pattern of Mistral's own package in place of the first of a Sequence, or else in front.
-/// kUnsupported as above, and for a Metaspace, which transformers replaces by ByteLevel.
+/// Reads it with the pattern of Mistral's own package in place of the first of a Sequence, or else
+/// in front. kUnsupported as above, and for a Metaspace, which transformers replaces by ByteLevel.
 /// Mirrors transformers 5, tokenization_utils_tokenizers.py: _patch_mistral_regex().
 Result<PreTokenizer> read_mistral_pre_tokenizer(const JsonPart& part);
 

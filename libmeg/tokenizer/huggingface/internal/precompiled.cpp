@@ -54,7 +54,7 @@ class GraphemeEnd {
  private:
   static constexpr utf8proc_int32_t kNone = -1;
 
-  // A consonant, and behind it a linker, with others of a conjunct around it.
+  // A consonant, and after it a linker, with others of a conjunct around it.
   enum class Conjunct { kNone, kBegun, kLinked };
 
   void follow_conjunct(GraphemeClass next) {
@@ -106,8 +106,8 @@ class Precompiled : public Normalizer {
   }
 
  private:
-  /// From which characters those of the changed text stem, as tokenizers counts them: one by one,
-  /// so that a text without its first character begins there all the same.
+  /// Tells from which characters those of the changed text stem, counted as in tokenizers: one by
+  /// one, so that a text without its first character begins there all the same.
   class Origins {
    public:
     explicit Origins(size_t old_front) : old_front_(old_front) {}
@@ -133,7 +133,7 @@ class Precompiled : public Normalizer {
     bool written_ = false;
   };
 
-  /// By the rule of the shortest sequence that `part` begins with; false where there is none.
+  /// Applies the rule of the shortest sequence that `part` begins with; false where there is none.
   bool append_replacement(std::string_view part, std::string& changed, Origins& origins) const {
     const auto rule = rules_.find_shortest(part);
     if (!rule) return false;

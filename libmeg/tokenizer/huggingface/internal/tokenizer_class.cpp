@@ -47,7 +47,7 @@ struct DefaultTokens {
 
 constexpr DefaultTokens kGpt2Tokens = {"<|endoftext|>", "<|endoftext|>", "<|endoftext|>", ""};
 
-/// Without a function: not compared.
+/// A class without a function is not compared.
 struct RebuiltClass {
   std::string_view name;  ///< Without "Fast" at its end.
   SameParts same_parts = nullptr;

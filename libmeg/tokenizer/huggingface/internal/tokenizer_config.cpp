@@ -51,7 +51,7 @@ Status read_added_tokens(const JsonPart& part, TokenizerConfig& config) {
   return {};
 }
 
-/// Where the name stands among kNamed; the names of a model's own tokens are behind these.
+/// Where the name stands among kNamed; the names of a model's own tokens are after these.
 size_t rank_of(std::string_view name) {
   return static_cast<size_t>(std::find(kNamed.begin(), kNamed.end(), name) - kNamed.begin());
 }

@@ -169,7 +169,7 @@ Status read_added_tokens(const JsonPart& root, bool adds_stand_ins, TokenizerCon
                         root.place(), text::printable(token.content));
     }
   }
-  // Tokens that tokenizer_config.json names and no file adds: transformers adds them behind all
+  // Tokens that tokenizer_config.json names and no file adds: transformers adds them after all
   // others.
   for (const auto& [name, token] : config.named_tokens) MEG_RETURN_IF_ERROR(added.add_named(token));
   for (const AddedToken& token : config.extra_tokens) MEG_RETURN_IF_ERROR(added.add_named(token));

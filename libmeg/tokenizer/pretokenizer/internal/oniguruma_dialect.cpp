@@ -8,7 +8,7 @@
 namespace meg::tokenizer {
 namespace {
 
-/// flags: what stands behind `(?`, such as `i:'s)`.
+/// flags: what stands after `(?`, such as `i:'s)`.
 bool has_other_flag(std::string_view flags) {
   const size_t end =
       flags.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-");
@@ -77,9 +77,9 @@ size_t size_of_character(std::string_view rest) {
   return std::min<size_t>(rest.starts_with('\\') ? 2 : 1, rest.size());
 }
 
-/// For each parenthesis whether Oniguruma joins the text in front of it with that behind it, as if
-/// it were not there: that of a group that says nothing but (?:, is not repeated and is no choice,
-/// and a closing one only where text is all that the group holds.
+/// Tells for each parenthesis whether Oniguruma joins the text in front of it with that after it,
+/// as if it were not there: that of a group that says nothing but (?:, is not repeated and is no
+/// choice, and a closing one only where text is all that the group holds.
 std::vector<bool> joining_parentheses(std::string_view pattern) {
   struct Group {
     size_t begin;

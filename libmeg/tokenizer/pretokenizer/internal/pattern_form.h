@@ -18,10 +18,10 @@ namespace meg::tokenizer {
 /// in this order, are found from the classes of characters alone.
 struct PatternForm {
   bool first_contractions = false;   // in front of the words
-  bool suffix_contractions = false;  // behind each word
+  bool suffix_contractions = false;  // after each word
   bool cased_words = false;
   int max_digits = 3;
-  bool slashes = false;            // other characters take / behind them
+  bool slashes = false;            // other characters take / after them
   bool whole_final_space = false;  // \s++$ in front of whitespace
 };
 

@@ -26,7 +26,7 @@ struct PatternBlock {
   uint64_t other;    // none of word, number and space
   uint64_t apostrophe;
   uint64_t slash;
-  uint64_t continuation;  // bytes of a character behind its first
+  uint64_t continuation;  // bytes of a character after its first
   uint64_t upper;         // with cased words only, as the next three
   uint64_t lower;
   uint64_t uncased;  // letters and marks that are both

@@ -89,10 +89,10 @@ inline const Byte* numbers_end(const Byte* p, const Byte* end, int max_digits) {
 ///
 /// Letters without case and marks are in both classes, so U* also takes what L+ needs. As a
 /// backtracking matcher does: where a lower-case letter follows U*, L+ takes it and continues;
-/// otherwise U* gives back its last character that L+ can have too, behind which only upper-case
+/// otherwise U* gives back its last character that L+ can have too, after which only upper-case
 /// letters stand; without any such character U+L* takes the run.
 inline const Byte* cased_end(const Byte* q, const Byte* end) {
-  const Byte* both_end = nullptr;  // behind the last character of U* that L+ can take over
+  const Byte* both_end = nullptr;  // after the last character of U* that L+ can take over
   const Byte* p = q;
   while (p < end) {
     const Character c = character_at(p, end);

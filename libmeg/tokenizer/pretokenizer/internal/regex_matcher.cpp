@@ -24,7 +24,7 @@ constexpr uint32_t kDepthLimit = 100'000;
 /// Ranges of code points for brackets, as PCRE2 writes them.
 class WrittenRanges {
  public:
-  /// first: behind what was added before.
+  /// first: after what was added before.
   void add(char32_t first, char32_t last) {
     if (last_ && *last_ + 1 == first) {
       last_ = last;

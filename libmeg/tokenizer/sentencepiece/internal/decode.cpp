@@ -37,7 +37,7 @@ class Decoder {
     if (piece.type != PieceType::kControl) add_text(piece);
   }
 
-  /// With more_follow without a character that further byte pieces may complete.
+  /// Leaves out, with more_follow, a character that further byte pieces may complete.
   std::string take(bool more_follow) {
     if (more_follow) bytes_.resize(text::size_of_whole_characters(bytes_));
     flush_bytes();

@@ -8,7 +8,7 @@
 
 namespace meg::tokenizer::sentencepiece {
 
-/// The text of pieces, or with more_follow what of it stays whatever pieces come behind them.
+/// The text of pieces, or with more_follow what of it stays whatever pieces come after them.
 /// ids: of the model's pieces.
 /// Mirrors google/sentencepiece 0.2.3 src/sentencepiece_processor.cc: DecodeOptimized.
 std::string decode(const Model& model, std::span<const int32_t> ids, bool more_follow);

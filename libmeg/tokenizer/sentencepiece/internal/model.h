@@ -39,7 +39,7 @@ class Model {
 
   const Charsmap& charsmap() const { return charsmap_; }
 
-  /// Only where file() has a denormalizer.
+  /// May be called only where file() has a denormalizer.
   const Charsmap& denormalizer_charsmap() const { return denormalizer_charsmap_; }
 
   /// The texts of user-defined symbols, each with its id.

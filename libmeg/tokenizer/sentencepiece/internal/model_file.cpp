@@ -270,7 +270,7 @@ int byte_of_piece(std::string_view text) {
 }
 
 std::string ModelFile::rules() const {
-  // Only what decides ids: unk_surface and the names of control pieces are left out.
+  // Write only what decides ids: unk_surface and the names of control pieces are left out.
   std::string text = fmt::format("sentencepiece {} {} {} {} {} {} {}\n", static_cast<int>(type),
                                  byte_fallback, treat_whitespace_as_suffix,
                                  normalizer.add_dummy_prefix, normalizer.remove_extra_whitespaces,

@@ -35,7 +35,7 @@ Result<std::unique_ptr<SentencePieceTokenizer>> SentencePieceTokenizer::build(
       new SentencePieceTokenizer(std::move(model), options));
 }
 
-/// In Megatron's order, which gives new ids.
+/// Adds them in Megatron's order, which gives new ids.
 void SentencePieceTokenizer::add_special_tokens() {
   const auto text_of = [this](std::optional<int32_t> id, std::string_view otherwise) {
     return id ? model_.pieces()[static_cast<size_t>(*id)].text : std::string(otherwise);

@@ -27,7 +27,7 @@ class SentencePieceTokenizer : public Tokenizer {
     /// Adds tokens such as <CLS> to the vocabulary if the model lacks them, and recognizes them in
     /// texts: SentencePieceTokenizer before megatron.core.tokenizers.
     bool special_tokens = false;
-    /// With special_tokens, further ones: <extra_id_0> and so on.
+    /// The number of further ones with special_tokens: <extra_id_0> and so on.
     int64_t extra_ids = 0;
   };
 

@@ -32,7 +32,7 @@ Result<std::vector<std::string>> read_lines(std::string_view text, const std::st
     std::string_view line = text.substr(0, end);
     text.remove_prefix(std::min(end + 1, text.size()));
     if (line.ends_with('\r')) line.remove_suffix(1);
-    // Like tiktoken's own reader: the file ends with a line end, and editors add more.
+    // Skip it like tiktoken's own reader: the file ends with a line end, and editors add more.
     if (line.empty()) continue;
     const std::string place = fmt::format("{}: line {}", name, number);
     const size_t space = line.find(' ');

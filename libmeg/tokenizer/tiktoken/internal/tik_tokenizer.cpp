@@ -49,7 +49,7 @@ Result<std::vector<std::string>> special_tokens(const TokenizerOptions& options,
                     tokens.size(), vocab_size, count));
   }
   for (auto i = static_cast<int64_t>(tokens.size()); i < count; ++i) {
-    // Ids of the vocabulary begin behind all of them, so those without a name hold their places.
+    // Ids of the vocabulary begin after all of them, so those without a name hold their places.
     tokens.push_back(fmt::format("<SPECIAL_{}>", i));
   }
   std::vector<std::string> sorted = tokens;

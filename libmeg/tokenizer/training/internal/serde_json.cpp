@@ -5,8 +5,8 @@
 namespace meg::tokenizer {
 
 std::string serde_quoted(std::string_view text) {
-  // As serde_json, which tokenizers writes by: the short escapes, \u00xx for other controls, and
-  // UTF-8 as it is.
+  // Write as serde_json does, by which tokenizers writes: the short escapes, \u00xx for other
+  // controls, and UTF-8 as it is.
   constexpr std::string_view kEscaped = "\"\\\b\f\n\r\t";
   constexpr std::string_view kLetters = "\"\\bfnrt";
   std::string quoted = "\"";

@@ -7,7 +7,7 @@
 #include <utility>
 
 // Runs are lists of words with their counts in one order (comes_before). Spilled ones lie one
-// behind the other in one temporary file, each word behind a header of 16 bytes, and are read
+// after the other in one temporary file, each word after a header of 16 bytes, and are read
 // through a buffer: a merge holds one word and one buffer for each run.
 
 namespace meg::tokenizer {
@@ -96,7 +96,7 @@ void append(std::string& buffer, const CountedWord& word) {
 bool comes_before(std::string_view a, std::string_view b) {
   const bool a_is_long = a.size() >= kLongWord;
   const bool b_is_long = b.size() >= kLongWord;
-  // Long words are in a table of their own, which is taken behind the one of short words.
+  // Long words are in a table of their own, which is taken after the one of short words.
   return a_is_long != b_is_long ? b_is_long : a < b;
 }
 

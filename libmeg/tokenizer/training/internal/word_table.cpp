@@ -34,7 +34,7 @@ void drop_free(std::vector<Slot>& slots) {
   std::erase_if(slots, [](const Slot& slot) { return slot.count == 0; });
 }
 
-/// A key's bytes in the order in which strings compare; the length, behind them, decides last.
+/// A key's bytes in the order in which strings compare; the length, after them, decides last.
 std::pair<uint64_t, uint64_t> order_of(const WordTable::ShortKey& key) {
   return {__builtin_bswap64(key.parts[0]), __builtin_bswap64(key.parts[1])};
 }

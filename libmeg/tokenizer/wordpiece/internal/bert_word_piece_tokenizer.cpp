@@ -20,7 +20,7 @@ constexpr std::string_view kContinuation = "##";
 /// A longer word is [UNK] as a whole, in Megatron's class; Hugging Face's own limit is another.
 constexpr size_t kMaxCharacters = 200;
 
-/// Like Megatron's convert_tokens_to_string: in this order.
+/// Works like Megatron's convert_tokens_to_string, in this order.
 void close_gaps(std::string& text, bool more_follows) {
   constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kGaps = {{
       {" .", "."},
@@ -49,7 +49,7 @@ Result<std::unique_ptr<BertWordPieceTokenizer>> BertWordPieceTokenizer::parse(
     std::string_view text, const std::string& name, const Options& options) {
   MEG_ASSIGN_OR_RETURN(VocabularyLines vocabulary, VocabularyLines::parse(text, name));
   MEG_RETURN_IF_ERROR(vocabulary.check_special_tokens(name));
-  // Behind the vocabulary, in Megatron's order: they get the ids that it gives them.
+  // Add them after the vocabulary, in Megatron's order: they get the ids that it gives them.
   vocabulary.add("[BOS]");
   vocabulary.add("[EOS]");
   for (int64_t i = 0; i < options.extra_ids; ++i) vocabulary.add(fmt::format("<extra_id_{}>", i));

@@ -102,7 +102,7 @@ Result<std::unique_ptr<HuggingFaceTokenizer>> parse_hugging_face_bert(
                       "{}: line {}: whitespace around a token is not supported", name,
                       *vocabulary.first_stripped_line);
   }
-  // By way of its tokenizer.json, so that one implementation holds all of Hugging Face's rules.
+  // Go by way of its tokenizer.json, so that one implementation holds all of Hugging Face's rules.
   return HuggingFaceTokenizer::parse(tokenizer_json(vocabulary, case_kept), name,
                                      config_of(case_kept), options);
 }

@@ -37,7 +37,7 @@ class FastEncoder : public TokenEncoder {
 
   Status encode(std::string_view text, TokenBuffer& tokens) override {
     scanner_.scan(text, [&](std::string_view word, size_t characters) {
-      // At most an id a byte; what the cache knows is copied whole, beyond the word's own ids.
+      // There is at most an id a byte; what the cache knows is copied whole, beyond the word's ids.
       Id* const out = tokens.grow<Id>(static_cast<int64_t>(word.size() + Words::kCopyRoom));
       Id* const end = words_.encode(word, out, [&](std::string_view unknown, Id* to) {
         model_.segment(unknown, characters, [&to](int32_t id) { *to++ = static_cast<Id>(id); });

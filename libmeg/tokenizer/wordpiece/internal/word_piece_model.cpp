@@ -9,7 +9,7 @@ WordPieceModel::WordPieceModel(const std::vector<PieceTrie::Entry>& tokens, cons
   std::vector<PieceTrie::Entry> beginnings, continuations;
   for (auto [text, id] : tokens) {
     if (!text.empty()) beginnings.emplace_back(text, id);
-    // Also as a beginning: a word of the text may itself start with `##`.
+    // It is a beginning, too: a word of the text may itself start with `##`.
     if (!text.starts_with(limits.continuation)) continue;
     text.remove_prefix(limits.continuation.size());
     if (!text.empty()) continuations.emplace_back(text, id);

@@ -25,7 +25,7 @@ class CharacterJoints {
   /// Cuts nothing.
   CharacterJoints() = default;
 
-  /// For a model that merges bytes; for others nothing is cut.
+  /// Takes a model that merges bytes; for others nothing is cut.
   CharacterJoints(const BpeModel& model, const MergedSize& merged_size);
 
   /// Whether cut() may find anything in text.

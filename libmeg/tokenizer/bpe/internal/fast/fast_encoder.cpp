@@ -48,7 +48,7 @@ class FastEncoder : public TokenEncoder {
       for (size_t i = 0; i + 1 < count; i += kBatch) {
         out = encode_batch(base, &starts[i], std::min(kBatch, count - 1 - i), out);
       }
-      // Not later, so that what has to be moved is little and near.
+      // Fill them now, so that what has to be moved is little and near.
       out = fill_gaps(out);
     }
     out = fill_gaps(encode_word({word, scan.end}, out));
@@ -257,7 +257,7 @@ class FastEncoder : public TokenEncoder {
   }
 
   Id* merge(std::string_view word, Id* out) {
-    // Before any merging, as tiktoken and `ignore_merges` have it.
+    // Look before any merging, as tiktoken and `ignore_merges` have it.
     if (const std::optional<int32_t> id = table_.unmerged_word(word)) return put_id(*id, out);
     if (model_.merges_characters()) {
       model_.start_pieces(word, start_pieces_);

@@ -52,7 +52,7 @@ class MergeTable {
   /// Where rank_in() begins to look.
   size_t slot_of(uint64_t pair) const {
     const uint64_t hash = pair * kMultiplier;
-    // Without a branch, because the answers of the filter are unpredictable.
+    // Choose without a branch, because the answers of the filter are unpredictable.
     const size_t empty = slot_mask_ + 1;
     const auto slot = static_cast<size_t>(hash >> slot_shift_);
     return is_filtered(hash) ? empty : slot;

@@ -55,7 +55,7 @@ struct WordKey {
   }
 
  private:
-  /// For each length, its bytes; the key's last byte is never one of them.
+  /// The mask of the bytes of each length; the key's last byte is never one of them.
   static constexpr auto kMasks = [] {
     std::array<std::array<uint64_t, kParts>, kBytes + 1> masks{};
     for (size_t length = 0; length <= kBytes; ++length) {

@@ -17,8 +17,8 @@ WordMerger::ShortWord::ShortWord(std::string_view word, const MergeTable& table)
   keys_.fill(kNoKey);
   for (size_t i = 0; i < word.size(); ++i) pieces_[i] = byte_of(word[i]);
   const size_t pairs = word.size() - 1;
-  // For the pair before the one that is read: its rank, and the lowest rank of merges across the
-  // borders before it and inside it.
+  // These are of the pair before the one that is read: its rank, and the lowest rank of merges
+  // across the borders before it and inside it.
   uint32_t rank = MergeTable::kNoRank;
   uint32_t before = MergeTable::kNoRank;
   uint32_t inside = MergeTable::kNoRank;
@@ -34,7 +34,7 @@ WordMerger::ShortWord::ShortWord(std::string_view word, const MergeTable& table)
   merge_safe_pairs(static_cast<uint32_t>(safe >> 1), table);
 }
 
-/// Merges pairs of bytes of a lower rank than any merge that crosses the border before or behind
+/// Merges pairs of bytes of a lower rank than any merge that crosses the border before or after
 /// them. None of these is chosen before such a pair, nor what the pair's result makes with its
 /// neighbours, so the others are merged in the order that they have without it: the result is that
 /// of one merge after another. It spares a third of the merges, which wait for each other, and more
@@ -162,8 +162,8 @@ void WordMerger::merge_short(std::span<ShortWord> words) {
       word->keys_[word->place_] =
           ShortWord::key(table_.rank_in(word->slot_, word->pair_), word->place_);
     }
-    // Not in the same loop: choosing reads keys many at a time, and one that has just been written
-    // holds such a read up.
+    // Choose in a loop of its own: choosing reads keys many at a time, and one that has just been
+    // written holds such a read up.
     size_t left = 0;
     for (ShortWord* const word : unfinished_) {
       unfinished_[left] = word;

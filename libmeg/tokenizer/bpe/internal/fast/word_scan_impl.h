@@ -108,7 +108,7 @@ inline uint64_t with_contractions(uint64_t starts, uint64_t apostrophes, const u
 ///   - the first character of a white-space run, and also its last one where more text follows (the
 ///     look-ahead leaves that one over: a space joins the next word, other whitespace stands
 ///     alone);
-///   - the apostrophe of a contraction where it would start a word anyway, and the character behind
+///   - the apostrophe of a contraction where it would start a word anyway, and the character after
 ///     the contraction; its letters do not start one.
 template <ClassOf kClassOf, class Block>
 inline size_t scan_words(WordScan& scan, uint32_t* starts) {

@@ -38,7 +38,7 @@ class WordEncoder : public TokenEncoder {
   }
 
  private:
-  /// Moves `out` behind the ids of the word.
+  /// Moves `out` past the ids of the word.
   Status encode_word(std::string_view word, Id*& out) {
     Status status;
     Id* const end = words_.encode(word, out, [&](std::string_view unknown, Id* to) -> Id* {

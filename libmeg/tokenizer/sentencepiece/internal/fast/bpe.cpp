@@ -64,8 +64,8 @@ void BpeSegmenter::merge_few() {
   }
 }
 
-/// As merge_few, with the pairs in a tree by rank, then position. A part that is joined to the one
-/// before it keeps its place and has size 0.
+/// Merges like merge_few, with the pairs in a tree by rank, then position. A part that is joined to
+/// the one before it keeps its place and has size 0.
 void BpeSegmenter::merge_many() {
   const auto count = static_cast<uint32_t>(parts_.size());
   const auto key_of = [this](uint32_t i) {

@@ -54,7 +54,7 @@ MergePairs::MergePairs(const std::vector<Piece>& pieces, const std::vector<Piece
       add_character(std::string_view(piece.text).substr(at, size), kNoId);
     }
   }
-  // At most half full, so that every search meets a free slot.
+  // Keep it at most half full, so that every search meets a free slot.
   const size_t slots = std::bit_ceil(2 * splits + 2);
   pairs_.assign(slots, kFree);
   merges_.resize(slots);

@@ -30,7 +30,7 @@ TextNormalizer::TextNormalizer(const Model& model)
       identity_(spec_.precompiled_charsmap.empty() && model.user_symbols().empty()) {
   classes_.fill(ByteClass::kLookUp);
   // A character is copied without a lookup where no user-defined symbol and no rule begins with it,
-  // as long as an ASCII character follows; a rule may still hold for it and a combining mark behind
+  // as long as an ASCII character follows; a rule may still hold for it and a combining mark after
   // it, for example.
   for (unsigned char byte = 0; byte < 128; ++byte) {
     const bool starts_symbol = model.user_symbols().first(byte) != PieceTrie::kNoNode;
@@ -140,8 +140,8 @@ const char* TextNormalizer::put_eights(const char* at, const char* end) {
     std::memcpy(&bytes, at, sizeof(bytes));
     if (!are_graphic(bytes) || static_cast<signed char>(at[8]) < 0) break;
     const uint64_t spaces = zero_bytes(bytes ^ (kOnes * ' '));
-    // For each byte, whether the one before it is a space; the first looks at the byte before the
-    // eight.
+    // Tell for each byte whether the one before it is a space; the first looks at the byte before
+    // the eight.
     const uint64_t before = spaces << 8 | (after_space ? 0x80 : 0);
     if (collapses && (spaces & before) != 0) break;
     std::memcpy(out_, &bytes, sizeof(bytes));

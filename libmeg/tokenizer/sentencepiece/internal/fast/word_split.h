@@ -22,7 +22,7 @@ class WordSplit {
     cuts_[false][false] = false;
   }
 
-  /// The end of the word that begins at `word`. A space must stand at `end`, and 16 bytes behind
+  /// The end of the word that begins at `word`. A space must stand at `end`, and 16 bytes after
   /// it must be readable.
   const char* end_of_word(const char* word, const char* end) const {
     const char* at = word;

@@ -48,7 +48,7 @@ class Merging {
     int left, right;
     size_t size;  // of both texts
 
-    /// As std::priority_queue wants it: whether the other comes first.
+    /// Says what std::priority_queue wants: whether the other comes first.
     bool operator<(const Pair& other) const {
       if (is_better(other.score, score)) return true;
       return !is_better(score, other.score) && other.left < left;

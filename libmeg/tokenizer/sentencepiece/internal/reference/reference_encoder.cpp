@@ -17,7 +17,7 @@ class ReferenceEncoder : public TokenEncoder {
 
   Status encode(std::string_view text, TokenBuffer& tokens) override {
     const std::string normalized = normalize(model_, text);
-    // At most an id a byte, also where unknown text is spelled in byte pieces.
+    // There is at most an id a byte, also where unknown text is spelled in byte pieces.
     Id* const begin = tokens.grow<Id>(static_cast<int64_t>(normalized.size()));
     IdWriter<Id> writer(model_, begin);
     for (const Segment& segment : segments(model_, normalized)) {

@@ -167,7 +167,7 @@ class Learner {
     const uint32_t joined = tokens_.join(a, b);
     lefts_.start(tokens_.size());
     rights_.start(tokens_.size());
-    // In ascending order of words, which sort_places() relies on.
+    // Go in ascending order of words, which sort_places() relies on.
     for (size_t i = 0; i < top.words.size(); ++i) {
       prefetch(top.words, i);
       merge_in(top.words[i], a, b, joined);

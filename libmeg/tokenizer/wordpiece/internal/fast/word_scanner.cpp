@@ -81,7 +81,7 @@ WordScanner::Action WordScanner::read_character() {
   return alone ? Action::kPutAlone : Action::kPut;
 }
 
-/// After a cased character and before none, in the characters between two spaces.
+/// Whether it is after a cased character and before none, in the characters between two spaces.
 bool WordScanner::is_final_sigma(const char* sigma, const char* after) const {
   const auto left = [](const char*& at) {
     const char* const end = at;

@@ -11,7 +11,7 @@ namespace {
 
 constexpr char32_t kSpace = ' ';
 
-/// Without what is removed, with spaces for whitespace and around Chinese characters.
+/// Leaves out what is removed, with spaces for whitespace and around Chinese characters.
 std::u32string cleaned(std::string_view text) {
   std::u32string clean;
   while (!text.empty()) {
