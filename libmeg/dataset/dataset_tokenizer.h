@@ -20,7 +20,7 @@ struct DatasetTokenizer {
   bool operator==(const DatasetTokenizer&) const = default;
 };
 
-/// For messages.
+/// Describes the tokenizer in messages.
 std::string dataset_tokenizer_text(const DatasetTokenizer& tokenizer);
 
 /// The file's path. prefix: may end in ".bin" or ".idx".

@@ -27,7 +27,7 @@ IndexArrays index_arrays(std::span<const std::byte> idx, const TntidxLayout& lay
   IndexArrays arrays;
   arrays.sequence_lengths =
       LittleEndianArray<int32_t>::of_int64(between(idx, layout.sizes, layout.document_indices), 1);
-  // Without the last offset, which is the end of all items.
+  // Leave out the last offset, which is the end of all items.
   arrays.sequence_pointers = LittleEndianArray<int64_t>::of_int64(
       between(idx, layout.data_offsets, layout.sizes - 8), item_size);
   arrays.document_indices =

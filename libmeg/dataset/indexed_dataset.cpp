@@ -91,7 +91,7 @@ Status IndexedDataset::open_mmididx(const Options& options) {
   dtype_ = *dtype;
   MEG_RETURN_IF_ERROR(map_arrays(header, options));
   MEG_ASSIGN_OR_RETURN(bin_, BinFile::open(prefix_ + ".bin", options.access));
-  // After .bin is open: its size decides between the two meanings of this code.
+  // Decide after .bin is open: its size tells apart the two meanings of this code.
   if (header.dtype_code == kLegacyFloat64Code &&
       is_legacy_float64(arrays_.sequence_lengths, arrays_.sequence_pointers, bin_.size())) {
     dtype_ = DType::kFloat64;

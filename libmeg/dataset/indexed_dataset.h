@@ -43,8 +43,8 @@ class IndexedDataset {
     std::optional<bool> multimodal = {};
     /// How .bin will be accessed.
     io::MappedFile::Access access = io::MappedFile::Access::kNormal;
-    /// At s3://: the folder for the copy of .idx (--object-storage-cache-path), in which it has the
-    /// path that Megatron uses; empty: a temporary file, which is removed with the dataset.
+    /// The folder for the copy of .idx from s3:// (--object-storage-cache-path), in which it has
+    /// the path that Megatron uses; empty: a temporary file, which is removed with the dataset.
     std::string idx_cache = {};
   };
 

@@ -56,7 +56,7 @@ Result<IndexedDatasetBuilder> IndexedDatasetBuilder::create(const std::string& p
     return make_error(StatusCode::kUnsupported, "{}: a multimodal dataset cannot be resumed",
                       prefix);
   }
-  // Before the files: it keeps another process from writing the same pair at the same time.
+  // Lock before the files: it keeps another process from writing the same pair at the same time.
   MEG_ASSIGN_OR_RETURN(io::FileLock lock, lock_dataset(prefix));
   MEG_ASSIGN_OR_RETURN(io::AtomicFile bin, create_file(prefix + ".bin", kept, kResumeSuffix));
   MEG_ASSIGN_OR_RETURN(io::AtomicFile idx, create_file(prefix + ".idx", kept, kResumeSuffix));
@@ -258,7 +258,7 @@ Status IndexedDatasetBuilder::finish_all(std::span<IndexedDatasetBuilder* const>
     MEG_RETURN_IF_ERROR(builder->state_->complete());
     files.push_back(&builder->state_->bin);
   }
-  // In this order they are renamed: see publish_all.
+  // They are renamed in this order: see publish_all.
   for (IndexedDatasetBuilder* builder : builders) files.push_back(&builder->state_->idx);
   // A name must not reach the disk before the bytes that it stands for, or a power cut would leave
   // an empty file under the final name.
@@ -285,7 +285,7 @@ Status IndexedDatasetBuilder::finish_all(std::span<IndexedDatasetBuilder* const>
     builder->state_->modes_spool.discard();
   }
   MEG_RETURN_IF_ERROR(io::AtomicFile::commit_all(files));
-  // Only now, so that no other process can begin the same dataset between two renames.
+  // Unlock only now, so that no other process can begin the same dataset between two renames.
   for (IndexedDatasetBuilder* builder : builders) builder->state_->lock = io::FileLock();
   return Status();
 }

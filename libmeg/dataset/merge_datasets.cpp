@@ -144,7 +144,7 @@ Result<Kind> kind_of(const std::vector<std::string>& prefixes, const MergeOption
   for (const std::string& prefix : prefixes) {
     MEG_ASSIGN_OR_RETURN(const IndexedDataset set,
                          IndexedDataset::open(prefix, {.multimodal = options.multimodal}));
-    // Only an object of a store: the formats of files were compared before.
+    // Only an object of a store can differ: the formats of files were compared before.
     if (set.format() != IndexFormat::kMmididx) {
       return make_error(StatusCode::kUnsupported,
                         "{}: expected MMIDIDX, found {}, which is merged from files only",
@@ -309,7 +309,7 @@ Result<MergeSummary> merge_datasets(const std::vector<std::string>& paths,
                        format == IndexFormat::kTntidx
                            ? merge_tntidx(prefixes, output_prefix, tokenizer, options)
                            : merge_mmididx(prefixes, output_prefix, kind, tokenizer, options));
-  // Behind the pair, as it holds the checksum of the .idx that is in place.
+  // Publish after the pair, because the provenance holds the checksum of the .idx that is in place.
   if (provenance.has_value()) MEG_RETURN_IF_ERROR(provenance->publish());
   summary.notes.insert(summary.notes.begin(), notes.begin(), notes.end());
   return summary;
@@ -327,7 +327,7 @@ Result<std::vector<std::string>> dataset_prefixes_in(const std::string& folder) 
   for (const std::string& file : files) {
     const size_t name = file.rfind('/') + 1;
     const size_t ending = file.rfind('.');
-    // Like Python's splitext: a name that only begins with a dot has no ending.
+    // Cut like Python's splitext: a name that only begins with a dot has no ending.
     prefixes.insert(ending == file.npos || ending <= name ? file : file.substr(0, ending));
   }
   if (prefixes.empty()) {

@@ -53,7 +53,7 @@ Status Provenance::check(const std::string& prefix) {
   sources_ = static_cast<int64_t>(sources);
   ends_ = kHeaderSize + kPlaceSize * documents;
   names_ = ends_ + 8 * sources;
-  // Once for all names, so that source() may cut out any of them unchecked.
+  // Check all names once, so that source() may cut out any of them unchecked.
   for (uint64_t i = 0, last = 0; i < sources; ++i) {
     const auto end = load_le<uint64_t>(begin + ends_ + 8 * i);
     if (end < last || end > name_bytes) return damaged("expected the ends of names in order");

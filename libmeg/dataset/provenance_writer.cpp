@@ -64,7 +64,7 @@ Result<ProvenanceWriter> ProvenanceWriter::create(const std::string& path,
   MEG_ASSIGN_OR_RETURN(io::AtomicFile file, io::AtomicFile::open_kept(name, kResumeSuffix));
   const int64_t size = static_cast<int64_t>(Provenance::kHeaderSize) +
                        *resume_at * static_cast<int64_t>(Provenance::kPlaceSize);
-  // What was written behind the last mark belongs to documents that will be written again.
+  // What was written after the last mark belongs to documents that will be written again.
   MEG_RETURN_IF_ERROR(file.truncate(*resume_at == 0 ? 0 : size));
   return ProvenanceWriter(std::make_unique<State>(prefix, std::move(file), *resume_at));
 }

@@ -35,7 +35,7 @@ class ProvenanceWriter {
   /// Ends the places. sources: the names that their numbers mean.
   Status complete(const std::vector<std::string>& sources);
 
-  /// After complete(), and once PREFIX.idx is there: the file appears.
+  /// Makes the file appear; called after complete(), and once PREFIX.idx is there.
   Status publish();
 
   /// The publish() of a resumed writer whose process was killed after complete(); does nothing if

@@ -93,7 +93,7 @@ Status DatasetVerifier::check_items(const IndexVerifier& index) {
 /// "sequence 5, item 3" for an item of .bin, as far as the pointers are to be believed.
 std::string place_of_item(const IndexArrays& arrays, int64_t item, int64_t item_size) {
   const int64_t offset = item * item_size;
-  // Not std::upper_bound: the array is little-endian in the file, without iterators.
+  // Do without std::upper_bound: the array is little-endian in the file, without iterators.
   int64_t begin = 0;
   int64_t end = arrays.sequence_pointers.size();
   while (begin < end) {

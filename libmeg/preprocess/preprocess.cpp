@@ -177,7 +177,7 @@ class Workers {
     if (writer_.status().ok()) report(progress);
   }
 
-  // Without the lock: the callback may take its time.
+  // Call it without the lock, because the callback may take long.
   void report(const ProgressCallback& progress) {
     if (!progress) return;
     Progress now = writer_.progress();
@@ -281,7 +281,7 @@ Result<PreprocessSummary> preprocess(const PreprocessOptions& options,
   if (options.sentences.has_value()) {
     MEG_ASSIGN_OR_RETURN(splitter, SentenceSplitter::open(*options.sentences));
   }
-  // Before the input is opened: a run that has only to be published does not read it.
+  // Do this before the input is opened: a run that has only to be published does not read it.
   std::optional<ResumeJournal> journal;
   if (options.resume) {
     MEG_ASSIGN_OR_RETURN(journal, ResumeJournal::open(options, dtype));

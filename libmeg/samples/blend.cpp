@@ -85,7 +85,7 @@ Result<Blend> parse_blend(std::span<const std::string> data_path,
     return Status(StatusCode::kInvalidArgument, "--data-path: expected a dataset, found nothing");
   }
   const bool weighted =
-      // As Megatron decides: an even number of words whose first is a number are weights and
+      // Decide as Megatron does: an even number of words whose first is a number are weights and
       // prefixes. A single prefix that looks like a number is a prefix.
       data_path.size() % 2 == 0 && text::parse_python_float(data_path[0]).has_value();
   if (!weighted) {

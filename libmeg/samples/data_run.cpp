@@ -28,7 +28,7 @@ Status usage(std::string message) {
   return Status(StatusCode::kInvalidArgument, std::move(message));
 }
 
-/// At least `least`; what: such as "--samples".
+/// Parses a number of at least `least`; what: such as "--samples".
 Result<int64_t> parse_count(std::string_view text, int64_t least, std::string_view what) {
   const Result<int64_t> number = megatron::python_int(text);
   if (number.has_value() && *number >= least) return *number;
@@ -109,7 +109,7 @@ Result<DataPaths> read_paths(const DataArgs& args) {
   return paths;
 }
 
-/// As validate_args has it. Older revisions passed over all sources of documents but one.
+/// Checks as validate_args does. Older revisions passed over all sources of documents but one.
 Status check_one_source(const DataArgs& args) {
   std::string own = args.per_split_data_args_path.has_value() ? "--per-split-data-args-path" : "";
   for (const Split split : kSplits) {
@@ -173,7 +173,7 @@ Result<std::optional<BatchRampup>> resolve_rampup(const DataArgs& args,
     return make_error(StatusCode::kInvalidArgument,
                       "{}: expected START INCREMENT SAMPLES, found {} values", kFlag, words.size());
   }
-  // Only where the user names such a revision: by default the flag does what it says.
+  // This applies only where the user names such a revision: by default the flag does what it says.
   if (args.megatron_version.has_value() && version.rampup_steps == megatron::RampupSteps::kNone) {
     notes.push_back(fmt::format("{} has no effect in {} of Megatron-LM", kFlag, version.name));
     return std::optional<BatchRampup>();
@@ -306,7 +306,8 @@ Result<DataRun> resolve_data(const DataArgs& args,
   config.sequence_length = *args.sequence_length;
   config.seed = args.seed;
   config.split = args.split.value_or(std::string(kDefaultSplit));
-  // Only what the user gave: the default is no part of the descriptions of datasets of their own.
+  // Pass only what the user gave: the default is no part of the descriptions of datasets of their
+  // own.
   config.per_split_split = args.split;
   config.format = format_of(args.data_impl);
   config.cache_path = args.cache_path;

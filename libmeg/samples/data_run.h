@@ -28,7 +28,7 @@ struct DataArgs {
   std::optional<int64_t> sequence_length;
   int64_t seed = 1234;
   std::optional<std::string> cache_path;
-  /// Also s3_cache_path, its name before core 0.13.
+  /// Set by s3_cache_path too, its name before core 0.13.
   std::optional<std::string> object_storage_cache_path;
   int64_t dataset_builder_threads = 1;
 

@@ -80,7 +80,7 @@ PerSplit<std::optional<std::pair<double, double>>> SplitWeights::matrix() const 
   PerSplit<std::optional<std::pair<double, double>>> matrix;
   double begin = 0;
   for (const Split split : kSplits) {
-    // In float64 and in this order: the sums stand in descriptions, to the last digit.
+    // Add in float64 and in this order: the sums stand in descriptions, to the last digit.
     const double end = begin + normalized_[split_number(split)];
     if (end > begin) matrix[split_number(split)] = {begin, end};
     begin = end;

@@ -35,7 +35,7 @@ class SplitWeights {
   static Result<SplitWeights> parse(std::string_view text,
                                     const megatron::MegatronVersion& version);
 
-  /// As given, for descriptions.
+  /// Returns the text as given, for descriptions.
   const std::string& text() const { return text_; }
 
   /// Sums to 1 but for rounding.

@@ -186,7 +186,7 @@ bool IndexVerifier::counts_fit(int64_t sequences, int64_t document_indices, bool
 void IndexVerifier::explain_counts(Problem& problem) const {
   const int64_t array_bytes = report_.idx_bytes - kIndexHeaderSize;
   const auto bytes_of = [](uint64_t count, int64_t size) {
-    // Below 2^60 together, so that a damaged count overflows nothing here.
+    // Stay below 2^60 together, so that a damaged count overflows nothing here.
     return static_cast<int64_t>(std::min<uint64_t>(count, uint64_t{1} << 56)) * size;
   };
   const int64_t without_documents = array_bytes - bytes_of(header_.document_index_count, 8);
@@ -217,7 +217,7 @@ void IndexVerifier::place_arrays(const IndexArrays& arrays, const Storage& stora
   report_.document_count = arrays_.document_indices.size() - 1;
 }
 
-/// As it is in the file, whatever it is.
+/// Returns the length as it is in the file, whatever it is.
 std::string IndexVerifier::stored_length(int64_t sequence) const {
   const std::byte* const stored = idx_.bytes().data() + storage_.length_at(sequence);
   return storage_.length_bytes == 4 ? std::to_string(load_le<int32_t>(stored))
@@ -297,8 +297,8 @@ void IndexVerifier::check_pointers(int64_t first, std::span<const int32_t> lengt
   const auto size = static_cast<uint64_t>(item_size_);
   uint64_t sum = 0;
   for (size_t i = 0; i < lengths.size(); ++i) {
-    // In unsigned numbers throughout: damaged lengths and pointers may be anything, and wrapping
-    // around is defined for them and keeps differences right.
+    // Compute in unsigned numbers throughout: damaged lengths and pointers may be anything, and
+    // wrapping around is defined for them and keeps differences right.
     const uint64_t drift = static_cast<uint64_t>(pointers[i]) - expected_pointer_;
     if (drift != 0 && item_size_ > 0) {
       if (wrong_pointers_++ == 0) {
@@ -331,7 +331,7 @@ void IndexVerifier::explain_pointers() {
                        .found = stored_pointer(sequence),
                        .count = wrong_pointers_});
   // Which explanation is right, a wrong length or a wrong pointer: a wrong length moves all
-  // pointers behind it by the same amount, up to the end of .bin.
+  // pointers after it by the same amount, up to the end of .bin.
   const bool to_the_end =
       drift_is_constant_ && wrong_pointers_ == report_.sequence_count - sequence;
   const uint64_t bin_by_pointers = expected_pointer_ + static_cast<uint64_t>(pointer_drift_);

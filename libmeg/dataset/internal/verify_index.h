@@ -42,7 +42,7 @@ class IndexVerifier {
   /// What follows is valid once run() gave true.
   const IndexArrays& arrays() const { return arrays_; }
 
-  /// In bytes; 0 if the dtype is unknown.
+  /// The size in bytes; 0 if the dtype is unknown.
   int64_t item_size() const { return item_size_; }
 
   /// The sum of the lengths in bytes; nonsense, but defined, where lengths are.

@@ -69,7 +69,7 @@ class BadItemsGatherer {
     all_.count = count;
   }
 
-  /// Once the workers are done.
+  /// May be called once the workers are done.
   const BadItems& all() const { return all_; }
 
  private:
@@ -126,7 +126,7 @@ class FirstError {
     set_ = true;
   }
 
-  /// Once the threads are done.
+  /// May be called once the threads are done.
   const Status& status() const { return status_; }
 
  private:
@@ -277,7 +277,7 @@ Result<BadItems> find_missing_eod(const io::MappedFile& idx, const IndexArrays& 
   BadItemsGatherer bad;
   FirstError error;
   ScanReport report(scan.progress, bin.path(), bin.size());
-  // For the progress alone, as documents differ in length.
+  // This serves the progress alone, as documents differ in length.
   const double bytes_each = static_cast<double>(bin.size()) / static_cast<double>(documents);
   const auto bytes_before = [&](int64_t document) {
     return static_cast<int64_t>(bytes_each * static_cast<double>(document));

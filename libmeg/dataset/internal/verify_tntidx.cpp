@@ -7,7 +7,7 @@
 #include "libmeg/dataset/internal/verify_index.h"
 
 // What TNTIDX has besides or instead of MMIDIDX: its header, the places of its arrays, an offset
-// behind the last item, and a shape for each item, which is the one size of a sequence of tokens.
+// after the last item, and a shape for each item, which is the one size of a sequence of tokens.
 
 namespace meg::dataset {
 
@@ -149,7 +149,7 @@ bool IndexVerifier::tntidx_counts_fit(uint64_t items, uint64_t document_indices)
          load_le<uint64_t>(bytes + layout->end - 8) == items;
 }
 
-/// The offset behind the last item, which Megatron's cached reader and its merge use.
+/// The offset after the last item, which Megatron's cached reader and its merge use.
 void IndexVerifier::check_last_offset() {
   const int64_t last = report_.sequence_count;
   const auto found = LittleEndianArray<int64_t>::of_int64(

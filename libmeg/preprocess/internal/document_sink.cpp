@@ -208,7 +208,7 @@ Status DocumentSink::finish(const std::vector<std::string>& sources,
   // All or none: a reader that finds one key's dataset finds the others.
   MEG_RETURN_IF_ERROR(dataset::IndexedDatasetBuilder::finish_all(builders, before_publishing));
   for (KeySink& sink : keys_) {
-    // After the datasets: provenance without its dataset would describe an older one.
+    // Publish after the datasets: provenance without its dataset would describe an older one.
     if (sink.provenance) MEG_RETURN_IF_ERROR(sink.provenance->publish());
   }
   return Status();

@@ -52,7 +52,7 @@ void OrderedWriter::commit(std::unique_ptr<TokenizedChunk> result) {
     slot(number) = std::move(result);
     run = take_run();
   }
-  // Outside of the lock: writing is the long part, and the places are fixed already.
+  // Write outside of the lock: writing is the long part, and the places are fixed already.
   for (std::unique_ptr<TokenizedChunk>& written : run) {
     Status status = sink_.write(*written);
     if (status.ok() && note_written(written->number)) status = save_checkpoint();
@@ -89,7 +89,7 @@ OrderedWriter::Run OrderedWriter::take_run() {
 Status OrderedWriter::accept(TokenizedChunk& result) {
   if (result.input != input_) lines_before_ = 0;
   input_ = result.input;
-  // The limit falls into this chunk. Errors behind it are none: a run for the first documents alone
+  // The limit falls into this chunk. Errors after it are none: a run for the first documents alone
   // would not have read them.
   const bool is_last = result.documents >= max_documents_ - summary_.documents;
   if (is_last) result.truncate(max_documents_ - summary_.documents);
@@ -174,7 +174,7 @@ std::unique_ptr<TokenizedChunk>& OrderedWriter::slot(int64_t number) {
 
 void OrderedWriter::stop(Status reason) {
   const std::lock_guard lock(mutex_);
-  // Also behind the last of max_documents, whose chunk may still be on its way to the disk.
+  // Record it also after the last of max_documents, whose chunk may still be on its way to disk.
   if (status_.ok()) status_ = std::move(reason);
   stop_now();
 }

@@ -88,7 +88,7 @@ Result<std::optional<std::string>> read_journal(const std::string& path) {
 
 /// The lines between the first and the checksum; nothing where the text is damaged.
 std::optional<std::vector<std::pair<std::string, std::string>>> parse(std::string_view text) {
-  // The last occurrence: settings may contain the word, the checksum's line is behind them.
+  // Take the last occurrence: settings may contain the word, and the checksum's line is after them.
   const size_t end = text.rfind(kChecksum);
   if (end == text.npos) return std::nullopt;
   const std::string last = fmt::format("{}{:08x}\n", kChecksum, checksum(text.substr(0, end)));
@@ -119,7 +119,7 @@ bool take_checkpoint(std::vector<std::pair<std::string, std::string>>& lines, Ch
     const std::string& value = line->second;
     const auto parsed = std::from_chars(value.data(), value.data() + value.size(), *number);
     if (parsed.ec != std::errc() || parsed.ptr != value.data() + value.size()) return false;
-    // Before they are added to or read at.
+    // Check before they are added to or read at.
     if (*number < 0 || *number > kMaxCount) return false;
     ++line;
   }

@@ -35,7 +35,7 @@ class ResumeJournal {
   /// partitions; kIoError where another process has it.
   static Result<ResumeJournal> open(const PreprocessOptions& options, DType dtype);
 
-  /// For a run that does not resume: removes the journal of a finished run, which would no longer
+  /// Removes, for a run that does not resume, the journal of a finished run, which would no longer
   /// be true. kInvalidArgument if the outputs belong to an unfinished run.
   static Status make_way(const PreprocessOptions& options);
 

@@ -19,7 +19,7 @@ TokenizedChunk::TokenizedChunk(size_t key_count, DType dtype) {
   for (size_t i = 0; i < key_count; ++i) keys.emplace_back(dtype);
 }
 
-// Tokens behind the last document stay: pieces say which of them are written.
+// Tokens after the last document stay: pieces say which of them are written.
 void TokenizedChunk::truncate(int64_t count) {
   documents = count;
   if (!places.empty()) places.resize(static_cast<size_t>(count));

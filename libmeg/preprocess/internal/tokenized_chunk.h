@@ -49,7 +49,7 @@ struct TokenizedChunk : DocumentCounts {
   Status source_error;      ///< what ended the source instead of this chunk, or after it
   std::vector<KeyTokens> keys;
   std::vector<dataset::DocumentPlace> places;  ///< of the documents, where they are recorded
-  /// For each document that was left out as too short, the number of documents before it.
+  /// The number of documents before each document that was left out as too short.
   std::vector<int64_t> short_documents;
 };
 

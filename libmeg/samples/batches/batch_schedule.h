@@ -77,7 +77,7 @@ class BatchSchedule {
   int64_t data_parallel_size_ = 1;
   std::optional<BatchRampup> rampup_;
   double samples_per_increment_ = 0;
-  /// For a run from its first sample; at least one.
+  /// The stretches of a run from its first sample; at least one.
   std::vector<Stretch> stretches_ = {{.first_step = 1, .first_sample = 0, .batch_size = 1}};
 };
 

@@ -101,7 +101,7 @@ void GptIndexCacheGroup::open(const GptIndexCacheRequest& request,
 Status GptIndexCacheGroup::open_or_write(CacheSource* source, const Take& take) {
   MEG_RETURN_IF_ERROR(source->check());
   std::string unusable;
-  // Without the lock first: most runs find their caches, and looking changes none.
+  // Look without the lock first: most runs find their caches, and looking changes none.
   for (const GptIndexCacheFiles& files : source->request().places) {
     MEG_ASSIGN_OR_RETURN(PlaceFinding found, look_at_place(files, source));
     if (found.cache.has_value()) {

@@ -33,7 +33,7 @@ class NpyOutput {
     return writer_.append(std::as_bytes(std::span(header)));
   }
 
-  /// In pieces, so that the device is at work while the rest is handed over.
+  /// Writes in pieces, so that the device is at work while the rest is handed over.
   template <class T>
   Status append(std::span<const T> values) {
     constexpr size_t kPiece = size_t{1} << 20;
@@ -154,7 +154,7 @@ Status write_indices(const GptIndexPlan& plan, const dataset::IndexedDataset& da
   if (built.ok()) {
     built = write_samples(plan, lengths.values(), range.begin, documents.values(), out.sample);
   }
-  // Before `documents` goes: the other thread reads it until it ends.
+  // Wait before `documents` goes: the other thread reads it until it ends.
   MEG_RETURN_IF_ERROR(other.get());
   return built;
 }

@@ -8,7 +8,7 @@
 namespace meg::samples {
 namespace {
 
-/// Between two questions whether to continue, which take longer than a sample.
+/// The samples between two questions whether to continue, which take longer than a sample.
 constexpr size_t kSamplesOfPiece = 4096;
 
 Status check_cancelled(const CacheCancelled& cancelled) {
@@ -24,9 +24,9 @@ struct Candidate {
 
 /// The one that is furthest behind at sample number `sample`; the first of equals.
 size_t furthest_behind(std::span<const Candidate> candidates, int64_t sample) {
-  // Like Megatron's helper, term by term in float64: another order of operations would break ties
-  // differently, and one sample drawn from another dataset shifts all that follow. At sample 0 the
-  // place is 1, so that the largest weight goes first.
+  // Compute like Megatron's helper, term by term in float64: another order of operations would
+  // break ties differently, and one sample drawn from another dataset shifts all that follow. At
+  // sample 0 the place is 1, so that the largest weight goes first.
   const double place = std::max(static_cast<double>(sample), 1.0);
   size_t best = 0;
   double most = std::numeric_limits<double>::lowest();

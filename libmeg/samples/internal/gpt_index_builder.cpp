@@ -6,7 +6,7 @@
 #include <vector>
 
 // A row of the sample index is the place where a sample begins: an entry of the document index and
-// a token offset in it. With S = sequence_length, row n stands n S tokens behind the begin, walked
+// a token offset in it. With S = sequence_length, row n stands n S tokens after the begin, walked
 // along the document index; a sample reads S tokens and the extra one, which is the next sample's
 // first. Most time goes into waiting for lengths, which lie at random places: hence the prefetch
 // kEntriesAhead, the copied lengths in huge pages (gpt_index_files.cpp) and a loop whose only

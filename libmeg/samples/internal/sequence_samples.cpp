@@ -5,7 +5,7 @@
 namespace meg::samples {
 namespace {
 
-/// The first row of the sample index that begins in document index entry `entry` or behind it.
+/// The first row of the sample index that begins in document index entry `entry` or after it.
 int64_t first_row_at(const GptIndex& index, int64_t entry) {
   int64_t first = 0;
   int64_t count = index.samples() + 1;
@@ -30,7 +30,7 @@ void mark_rows(const GptIndex& index, int64_t extra_token, int64_t entry, int64_
   for (int64_t row = first; row < index.samples(); ++row) {
     const SampleStart start = index.start(row);
     const SampleStart next = index.start(row + 1);
-    // Rows ascend: none behind this one begins before the entry ends.
+    // Rows ascend: none after this one begins before the entry ends.
     if (start.entry > entry) return;
     const int64_t begin = start.entry == entry ? start.offset : 0;
     int64_t end = length;
@@ -49,8 +49,8 @@ Result<std::vector<int64_t>> samples_with_sequences(const GptIndex& index, const
   range.end = std::min(range.end, lengths.size());
   std::vector<bool> marked(static_cast<size_t>(index.samples()));
   const std::span<const int32_t> documents = index.documents();
-  // From entries to rows and from rows to samples: two passes over indices instead of a walk along
-  // every sample's text.
+  // Go from entries to rows and from rows to samples: two passes over indices instead of a walk
+  // along every sample's text.
   for (size_t entry = 0; entry < documents.size(); ++entry) {
     const int64_t sequence = documents[entry];
     if (sequence < range.begin || sequence >= range.end || lengths[sequence] <= 0) continue;

@@ -14,7 +14,7 @@ enum CharacterBit : uint8_t {
   kIsSpace = 8,           ///< \s of regex
   kIsStripped = 16,       ///< str.isspace: what str.strip() takes off
   kIsDigit = 32,          ///< \d of regex
-  kIsCased = 64,          ///< A capital sigma behind it, at a word's end, is a final one.
+  kIsCased = 64,          ///< A capital sigma after it, at a word's end, is a final one.
   kIsCaseIgnorable = 128  ///< Is passed over where that is decided.
 };
 

@@ -31,7 +31,7 @@ std::optional<EndCandidates::Match> EndCandidates::find_mark() {
   return std::nullopt;
 }
 
-/// The last [.?!] of a run without whitespace, with the run before it and the whitespace behind
+/// The last [.?!] of a run without whitespace, with the run before it and the whitespace after
 /// it; something must follow.
 std::optional<EndCandidates::Match> EndCandidates::find_run() {
   while ((at_ = find_without(kIsSpace, text_, at_)) < text_.size()) {
@@ -55,7 +55,7 @@ std::optional<EndCandidates::Match> EndCandidates::find() {
   return found;
 }
 
-/// Where the word before a match begins: behind the last whitespace since the match before, whose
+/// Where the word before a match begins: after the last whitespace since the match before, whose
 /// own word it else shares.
 size_t EndCandidates::word_before(const Match& match) const {
   const size_t since = last_.has_value() ? last_->begin : 0;

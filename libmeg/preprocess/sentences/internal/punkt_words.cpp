@@ -19,8 +19,8 @@ size_t behind_run_of(char same, std::string_view text, size_t at) {
   return std::min(text.find_first_not_of(same, at), text.size());
 }
 
-/// Behind periods with a whitespace between any two of them, at least three; `at` where there are
-/// none.
+/// Returns the place after periods with a whitespace between any two of them, at least three; `at`
+/// where there are none.
 size_t behind_spaced_periods(std::string_view line, size_t at) {
   size_t end = at;
   for (int periods = 1; at < line.size() && line[at] == '.'; ++periods) {
@@ -32,7 +32,8 @@ size_t behind_spaced_periods(std::string_view line, size_t at) {
   return end;
 }
 
-/// Behind dashes or periods that are a word of their own; `at` where there are none.
+/// Returns the place after dashes or periods that are a word of their own; `at` where there are
+/// none.
 size_t behind_multi_punctuation(std::string_view line, size_t at) {
   const std::string_view rest = line.substr(at);
   if (rest.starts_with("--")) return behind_run_of('-', line, at);

@@ -17,7 +17,7 @@ constexpr std::u32string_view kClosingMarks = U"\"')]}\u2018\u2019\u201c\u201d\u
 /// What a sentence begins with though it belongs to the one before.
 struct ClosingMarks {
   size_t marks_end = 0;
-  size_t end = 0;  // behind the whitespace that follows the marks; 0: there are none
+  size_t end = 0;  // after the whitespace that follows the marks; 0: there are none
 };
 
 ClosingMarks closing_marks(std::string_view sentence) {
@@ -110,7 +110,7 @@ void SentenceSplitter::split_piece(std::string_view text, text::TextList& senten
   out.finish();
 }
 
-/// Whether a sentence ends behind a word of the context other than its last.
+/// Whether a sentence ends after a word of the context other than its last.
 bool SentenceSplitter::holds_end(std::string_view context) const {
   std::vector<PunktWord> words = punkt_words(context);
   // All words are judged alone before any pair: the second pass looks at what the first said of
@@ -160,7 +160,7 @@ void SentenceSplitter::judge_before(PunktWord& word, const PunktWord& next) cons
   if (begins == Begins::kNo || is_name) word.ends_sentence = false;
 }
 
-/// Whether a sentence ends behind an abbreviation or ellipsis; if so, says it.
+/// Whether a sentence ends after an abbreviation or ellipsis; if so, says it.
 bool SentenceSplitter::judge_abbreviation(PunktWord& word, const PunktWord& next) const {
   const bool ends =
       begins_sentence(next) == Begins::kYes ||

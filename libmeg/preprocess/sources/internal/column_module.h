@@ -20,7 +20,7 @@ struct ColumnModule {
   decltype(&count_groups) count;
 };
 
-/// Beside the libraries of an installed libmeg; found through the run path of the program.
+/// Lies beside the libraries of an installed libmeg; found through the run path of the program.
 inline constexpr char kColumnModuleFile[] = "libmeg_arrow.so";
 
 /// The module's one symbol, a ColumnModule.

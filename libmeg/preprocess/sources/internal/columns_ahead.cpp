@@ -51,7 +51,7 @@ ColumnsAhead::~ColumnsAhead() {
 
 Result<std::shared_ptr<ColumnsAhead::Piece>> ColumnsAhead::claim() {
   std::unique_lock lock(mutex_);
-  // Not for a file of one chunk: many are small.
+  // Start no thread for a file of one chunk: many are small.
   if (!std::exchange(is_first_claim_, false)) start();
   while (pieces_.empty() && !is_end_) {
     if (is_reading_) {
@@ -87,7 +87,7 @@ Status ColumnsAhead::read(Piece& piece, TextChunk& chunk) {
   return Status();
 }
 
-/// With the lock. Where the system refuses a thread, those that claim read by themselves.
+/// Called with the lock held. Where the system refuses a thread, those that claim read themselves.
 void ColumnsAhead::start() {
   if (thread_.joinable() || is_end_) return;
   try {
@@ -120,8 +120,8 @@ Status ColumnsAhead::read_ahead() {
   return Status();
 }
 
-/// With the lock, while nobody reads: the next group as a piece that is left; false where it is not
-/// small.
+/// Adds, with the lock held and while nobody reads, the next group as a piece that is left; false
+/// where it is not small.
 bool ColumnsAhead::add_small_group() {
   const auto group = first_->take_small_group();
   if (!group.has_value()) {
@@ -135,7 +135,8 @@ bool ColumnsAhead::add_small_group() {
   return true;
 }
 
-/// With the lock, which it gives back meanwhile: the next chunk of a group that is not small.
+/// Reads the next chunk of a group that is not small. Called with the lock held, which it gives
+/// back meanwhile.
 void ColumnsAhead::read_next(std::unique_lock<std::mutex>& lock) {
   const auto piece = std::make_shared<Piece>();
   piece->chunk = take_buffer();
@@ -154,8 +155,8 @@ void ColumnsAhead::read_next(std::unique_lock<std::mutex>& lock) {
   changed_.notify_all();
 }
 
-/// With the lock, which it gives back meanwhile: the first piece that waits and is left; false
-/// where there is none.
+/// Reads the first piece that waits and is left; false where there is none. Called with the lock
+/// held, which it gives back meanwhile.
 bool ColumnsAhead::read_a_left_piece(std::unique_lock<std::mutex>& lock) {
   const auto found = std::find_if(pieces_.begin(), pieces_.end(), [](const auto& piece) {
     return piece->state == Piece::State::kLeft;
@@ -174,7 +175,7 @@ bool ColumnsAhead::read_a_left_piece(std::unique_lock<std::mutex>& lock) {
   return true;
 }
 
-/// With the lock: a chunk whose memory is used again, where there is one.
+/// Called with the lock held. Returns a chunk whose memory is used again, where there is one.
 TextChunk ColumnsAhead::take_buffer() {
   if (buffers_.empty()) return {};
   TextChunk buffer = std::move(buffers_.back());
@@ -182,7 +183,7 @@ TextChunk ColumnsAhead::take_buffer() {
   return buffer;
 }
 
-/// With a reader that no other thread has.
+/// Reads with a reader that no other thread has.
 Status ColumnsAhead::read_group(const RowGroup& group, TextChunk& chunk) {
   MEG_ASSIGN_OR_RETURN(std::unique_ptr<ColumnReader> reader, take_reader());
   MEG_RETURN_IF_ERROR(reader->read_group(group, chunk));

@@ -59,7 +59,8 @@ Status CsvScanner::scan(std::string_view text, bool is_end) {
   return end_row(text, text.size(), text.size());
 }
 
-/// To the next byte that may end the field, or to the text's end: most bytes mean nothing here.
+/// Skips to the next byte that may end the field, or to the text's end: most bytes mean nothing
+/// here.
 void CsvScanner::skip_in_field(std::string_view text) {
   if (state_ == State::kQuoted) position_ = std::min(text.find('"', position_), text.size());
   if (state_ != State::kPlain) return;
@@ -86,7 +87,7 @@ void CsvScanner::step(char found) {
   }
 }
 
-/// Takes the row [row_, end), behind which the next one begins at `next`.
+/// Takes the row [row_, end), after which the next one begins at `next`.
 Status CsvScanner::end_row(std::string_view text, size_t end, size_t next) {
   const bool is_first = !layout_.has_value();
   // Rows without a byte are passed over, the header's place included.
@@ -158,14 +159,14 @@ void CsvScanner::take(std::string_view text, TextChunk& chunk) {
 bool take_csv_field(std::optional<std::string_view>& rest, std::string_view& field) {
   if (!rest) return false;
   size_t end = 0;
-  // Up to the closing quote: quotes within a field are doubled.
+  // Go up to the closing quote: quotes within a field are doubled.
   if (rest->starts_with('"')) {
     for (end = rest->find('"', 1); end != rest->npos && rest->substr(end).starts_with("\"\"");) {
       end = rest->find('"', end + 2);
     }
     end = std::min(end, rest->size());
   }
-  // From behind the closing quote. What stands between it and the comma is refused by
+  // Go on after the closing quote. What stands between it and the comma is refused by
   // unquote_csv_field, with its place.
   end = std::min(rest->find(',', end), rest->size());
   field = rest->substr(0, end);

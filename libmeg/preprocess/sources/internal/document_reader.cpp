@@ -83,9 +83,9 @@ Status DocumentReader::check_utf8(std::string_view text, size_t place) const {
 Status DocumentReader::take_text(size_t key, std::string_view text, size_t place) {
   MEG_RETURN_IF_ERROR(check_utf8(text, place));
   std::string& buffer = buffers_[key];
-  // The unquoted copy ends with the string: padding is added behind it, without being part of the
+  // The unquoted copy ends with the string: padding is added after it, without being part of the
   // text.
-  if (text.data() == buffer.data()) {  // The tokenizers look a little behind a text.
+  if (text.data() == buffer.data()) {  // The tokenizers look a little past a text.
     const size_t size = text.size();
     buffer.resize(size + text::kTextPadding);
     text = std::string_view(buffer).substr(0, size);

@@ -18,7 +18,7 @@ class DocumentReader {
   explicit DocumentReader(const std::vector<std::string>& keys);
 
   /// document: a line of `chunk`, or its record of number `record`, not blank, with kTextPadding
-  /// readable bytes behind it.
+  /// readable bytes after it.
   /// Errors say the byte in it: `byte 17: expected ..., found ...` (from 1).
   Status read(std::string_view document, size_t record, const TextChunk& chunk);
 

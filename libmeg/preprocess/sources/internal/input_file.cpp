@@ -75,7 +75,7 @@ class LocalFile : public InputFile {
     struct stat info {};
 
     if (::fstat(file_.get(), &info) != 0) return errno_error(errno, name());
-    // With ns: a file that is written twice within a second differs.
+    // Include ns: a file that is written twice within a second differs.
     const int64_t modified = info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec;
     return fmt::format("{} bytes of time {}", info.st_size, modified);
   }

@@ -31,7 +31,7 @@ class InputFile {
 
   virtual ~InputFile() = default;
 
-  /// For messages.
+  /// Names the input in messages.
   const std::string& name() const { return name_; }
 
   /// The range of its bytes: all of a regular file or an object; standard input's from its position

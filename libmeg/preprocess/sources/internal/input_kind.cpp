@@ -75,7 +75,7 @@ bool has_lines(const std::string& first_byte, InputFormat format, const InputOpt
 ByteRange groups_between(int64_t groups, int64_t bytes, int64_t first, int64_t last) {
   const auto groups_before = [&](int64_t at) {
     int64_t group = 0;
-    // In 128 bits: bytes times groups overflows 64 for a large file.
+    // Compute in 128 bits: bytes times groups overflows 64 for a large file.
     while (group < groups &&
            static_cast<int64_t>(static_cast<__int128>(bytes) * group / groups) < at) {
       ++group;

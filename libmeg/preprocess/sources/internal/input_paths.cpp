@@ -48,7 +48,7 @@ Result<Folder> list_folder(const std::string& path) {
 
 Status append_matches(const std::string& pattern, std::vector<std::string>& paths) {
   glob_t matches{};
-  // In no order: bytes are compared below, as the locale's order would make outputs differ between
+  // Do not sort: bytes are compared below, as the locale's order would make outputs differ between
   // machines.
   const int failed = ::glob(pattern.c_str(), GLOB_NOSORT, nullptr, &matches);
   for (size_t i = 0; failed == 0 && i < matches.gl_pathc; ++i) {

@@ -7,7 +7,7 @@
 #include "libmeg/text/line_ends.h"
 #include "libmeg/text/printable.h"
 
-// Scanners see a text that grows: scan() is called again with more bytes behind the same begin.
+// Scanners see a text that grows: scan() is called again with more bytes after the same begin.
 // Each of them keeps position_, before which nothing new can be found, so that a document of n
 // bytes that arrives in pieces costs n, not n per piece.
 
@@ -21,9 +21,9 @@ class LineScanner : public RecordScanner {
   explicit LineScanner(RecordFormat format) : RecordScanner(format) {}
 
   Status scan(std::string_view text, bool is_end) override {
-    // In a text that is new the last end of a line is looked for, from behind. Where a text without
-    // an end has grown, only what was added can have one, and the first ends the wait. A CR may
-    // wait for its LF.
+    // In a text that is new the last end of a line is looked for, from the back. Where a text
+    // without an end has grown, only what was added can have one, and the first ends the wait. A CR
+    // may wait for its LF.
     const std::string_view added = text.substr(position_);
     const size_t found = end_ == 0 && position_ > 0 ? text::first_line_end(added, is_end)
                                                     : text::last_line_end(added, is_end);
@@ -125,8 +125,8 @@ class JsonScanner : public LineScanner {
         fmt::format("expected {}, found {}", expected, text::printable(text.substr(position_, 1))));
   }
 
-  // Up to the element's last }, or to the text's end. Only strings and braces matter here: whether
-  // the element is valid JSON is found out by the reader, which names the byte.
+  // Skips up to the element's last }, or to the text's end. Only strings and braces matter here:
+  // whether the element is valid JSON is found out by the reader, which names the byte.
   void skip_in_element(std::string_view text) {
     for (; position_ < text.size(); ++position_) {
       if (in_string_) {
@@ -148,8 +148,8 @@ class JsonScanner : public LineScanner {
     }
   }
 
-  /// To the quote that ends the string, or to the text's end where there is none: false. Most of an
-  /// element is in strings, which memchr passes over many bytes at a time.
+  /// Moves to the quote that ends the string, or to the text's end where there is none: false. Most
+  /// of an element is in strings, which memchr passes over many bytes at a time.
   bool go_to_string_end(std::string_view text) {
     for (;; ++position_) {
       position_ = std::min(text.find('"', position_), text.size());

@@ -33,7 +33,7 @@ Status prepare_chunk(TextChunk& chunk, size_t bytes, size_t chunk_bytes) {
 }
 
 void finish_chunk(TextChunk& chunk, size_t bytes) {
-  // Readers load whole vectors behind the text; the padding is readable, and zero so that they see
+  // Readers load whole vectors past the text; the padding is readable, and zero so that they see
   // no stale bytes.
   std::memset(chunk.buffer.get() + bytes, 0, text::kTextPadding);
   chunk.lines = {chunk.buffer.get(), bytes};

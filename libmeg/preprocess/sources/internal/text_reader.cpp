@@ -10,7 +10,7 @@
 
 // Two ways to chunks. FileCutter cuts a file that is read at offsets: it reads only around each
 // cut, so that threads read their own ranges side by side. StreamReader reads what comes from begin
-// to end, with a scanner that finds the documents; what is left behind the last whole one is
+// to end, with a scanner that finds the documents; what is left after the last whole one is
 // carried into the next chunk.
 
 namespace meg::preprocess {
@@ -42,7 +42,7 @@ Result<ByteRange> FileCutter::next() {
 }
 
 Result<int64_t> FileCutter::first_line_from(int64_t offset) {
-  // From the byte before: where an end of line stands there, `offset` is the begin of a line
+  // Look from the byte before: where an end of line stands there, `offset` is the begin of a line
   // itself.
   if (offset <= rest_.begin) return rest_.begin;
   return find_first_end_after(offset - 1);
@@ -146,7 +146,7 @@ void StreamReader::finish(TextChunk& chunk, size_t used) {
   chunk.end = offset_;
 }
 
-/// For at least another chunk_bytes_.
+/// Makes room for at least another chunk_bytes_.
 Status StreamReader::make_room(TextChunk& chunk, size_t used) const {
   if (chunk.capacity >= used + chunk_bytes_ + text::kTextPadding) return Status();
   // Doubling keeps the cost of a long document linear.

@@ -203,7 +203,7 @@ Status TextSource::State::open_next_input() {
     MEG_ASSIGN_OR_RETURN(kind, kind_of(*current->file, *range, options));
     if (kind.columns != ColumnFormat::kNone) return open_columns(kind.columns, begin);
     if (kind.has_lines) return open_lines(format, kind, *range, begin);
-    // From the begin only: a resumed stream has to be read up to its place.
+    // Take it whole from the begin only: a resumed stream has to be read up to its place.
     current->is_whole = kind.is_compressed && begin == 0 && is_small(*range, kWholeFilePart);
   }
   current->may_be_foreign = !has_content || kind.is_compressed;
@@ -357,7 +357,7 @@ Result<bool> TextSource::next(TextChunk& chunk) {
     Result<bool> more = state_->claim(chunk, claimed);
     if (!more.has_value()) {
       // The number of the chunk that failed puts the error in its place among others; nothing is
-      // handed out behind it.
+      // handed out after it.
       chunk.number = state_->next_number++;
       state_->current = nullptr;
       state_->next_input = state_->paths.size();

@@ -12,7 +12,7 @@
 
 namespace meg::preprocess {
 
-/// Hands out the inputs' documents in chunks of about `chunk_bytes` that end behind a document; a
+/// Hands out the inputs' documents in chunks of about `chunk_bytes` that end after a document; a
 /// longer one is a chunk of its own. Of lines, LF, CRLF and a lone CR are the ends, as in Python's
 /// text mode; no document continues in the next input. Compressed inputs (gzip, zstd, xz, by their
 /// first bytes) are decompressed.
@@ -36,8 +36,8 @@ class TextSource {
   /// Fills chunk with the next documents; false at the end. Safe to call from several threads,
   /// each with its own chunk: they wait for each other only while a regular file's next line end is
   /// looked up, and during the reading of other inputs but small compressed files and row groups.
-  /// An error comes with the number that its chunk would have, or as the chunk's `error` behind
-  /// documents that go before it; no chunks behind it count.
+  /// An error comes with the number that its chunk would have, or as the chunk's `error` after
+  /// documents that go before it; no chunks after it count.
   Result<bool> next(TextChunk& chunk);
 
   /// Makes next() begin at byte `offset` of the content of names()[input], where a chunk ended when

@@ -103,8 +103,8 @@ Status save(const BuiltIndex& built, const BlendIndexRequest& request) {
   MEG_ASSIGN_OR_RETURN(io::AtomicFile description,
                        io::AtomicFile::create_under_lock(files.description));
   MEG_RETURN_IF_ERROR(description.write(std::as_bytes(std::span(request.description))));
-  // In order of appearance. A cache that a crash takes back is only built again, so the folder is
-  // not flushed.
+  // The files appear in this order. A cache that a crash takes back is only built again, so the
+  // folder is not flushed.
   io::AtomicFile* const all[] = {&datasets, &samples, &description};
   return io::AtomicFile::commit_all(all, io::AtomicFile::Flush::kFiles);
 }

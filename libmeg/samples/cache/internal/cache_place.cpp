@@ -218,7 +218,7 @@ int64_t WrittenCache::bytes() const {
 
 Result<WrittenCache> write_for_place(const GptIndexCacheFiles& files, CacheSource* source) {
   remove_cache(files);
-  // With its sidecar, which would otherwise speak for files that it does not know.
+  // The sidecar goes too, because it would otherwise speak for files that it does not know.
   const GptIndexCacheRequest& request = source->request();
   MEG_ASSIGN_OR_RETURN(const IdxStamp stamp, source->stamp());
   MEG_ASSIGN_OR_RETURN(const LengthTotals totals, source->totals());

@@ -81,7 +81,7 @@ class EndsCheck {
   /// Tokens of an entry; 0 where it is none of the split's, which is then kept in difference_.
   int64_t length_at(int64_t entry);
 
-  /// Where the last token of all stands, seen from a row: the start of the row behind it.
+  /// Where the last token of all stands, seen from a row: the start of the row after it.
   SampleStart end_of_all() {
     return {.entry = last_entry(), .offset = length_at(last_entry()) - plan_.extra_token};
   }
@@ -118,13 +118,13 @@ int64_t EndsCheck::length_at(int64_t entry) {
   return 0;
 }
 
-/// The row behind the first sample.
+/// The row after the first sample.
 std::optional<SampleStart> EndsCheck::second_row() {
   int64_t left = plan_.sequence_length + plan_.extra_token;
   for (int64_t entry = 0; entry <= std::min(last_entry(), kMaxEntries); ++entry) {
     const int64_t length = length_at(entry);
-    // Also where the sample ends with the entry: Megatron's helper moves to the next one only when
-    // a token is missing.
+    // This holds also where the sample ends with the entry: Megatron's helper moves to the next one
+    // only when a token is missing.
     if (left <= length) return SampleStart{.entry = entry, .offset = left - plan_.extra_token};
     left -= length;
   }
@@ -133,7 +133,7 @@ std::optional<SampleStart> EndsCheck::second_row() {
   return end_of_all();
 }
 
-/// The row behind the last sample.
+/// The row after the last sample.
 std::optional<SampleStart> EndsCheck::last_row() {
   int64_t sampled = 0;
   // A last sample that is shorter than the others ends with all tokens.
@@ -180,7 +180,7 @@ Result<CachedIndex> open_cached_index(const GptIndexPaths& paths, const GptIndex
   MEG_ASSIGN_OR_RETURN(const auto documents, files->document_index.values<int32_t>());
   MEG_ASSIGN_OR_RETURN(const GptIndex::Rows rows, rows_of(files->sample_index));
   MEG_ASSIGN_OR_RETURN(const GptIndex::Shuffle shuffle, shuffle_of(files->shuffle_index, plan));
-  // Only of sizes and ends: whole digests would read gigabytes at every start of a run.
+  // Digest only sizes and ends: whole digests would read gigabytes at every start of a run.
   const IndexDigests digests{.document_index = digest_of_ends(files->document_index),
                              .sample_index = digest_of_ends(files->sample_index),
                              .shuffle_index = digest_of_ends(files->shuffle_index)};

@@ -85,7 +85,7 @@ std::string numpy_array_text(std::span<const double> values) {
     const bool edge = i < kEdgeElements || i + kEdgeElements >= values.size();
     if (edge || !cut) shown.push_back(values[i]);
   }
-  // Only of what is shown: elements behind the dots have no say in the format.
+  // Look only at what is shown: elements that the dots stand for have no say in the format.
   const bool exponents = needs_exponents(shown);
   std::vector<Number> numbers;
   for (const double value : shown) numbers.push_back(formatted(value, exponents));

@@ -89,8 +89,8 @@ class ArrowColumnReader : public ColumnReader {
   static constexpr int64_t kMaxSmallRows = 4096;
 
   std::optional<RowGroup> find_small_group() {
-    // Not within a group, nor while rows are still to be passed over: these are counted by
-    // next_batch() alone.
+    // Look for none within a group, nor while rows are still to be passed over: these are counted
+    // by next_batch() alone.
     if (is_in_group_ || skipped_ > 0 || next_group_ == end_group_) return std::nullopt;
     const auto size = file_->size(next_group_, columns_);
     if (!size.has_value() || size->rows < 1 || size->rows > kMaxSmallRows ||
@@ -111,7 +111,7 @@ class ArrowColumnReader : public ColumnReader {
       if (!batch_.has_value()) break;
       for (row_ = 0; row_ < batch_->count; ++row_) MEG_RETURN_IF_ERROR(add_row(bytes, chunk));
     }
-    // The footer's number of rows decided where the chunks behind this one begin.
+    // The footer's number of rows decided where the chunks after this one begin.
     if (std::ssize(chunk.records) != group.rows) {
       return make_error(StatusCode::kCorruption, "row group {}: expected {} rows, found {}",
                         group.number, group.rows, chunk.records.size());
@@ -164,7 +164,7 @@ class ArrowColumnReader : public ColumnReader {
         MEG_RETURN_IF_ERROR(take_batch());
         is_in_group_ = batch_.has_value();
         if (!is_in_group_) continue;
-        // Within a batch: a chunk may have ended in its middle.
+        // Begin within a batch: a chunk may have ended in its middle.
         row_ = std::min(skipped_, batch_->count);
         offset_ += row_;
         skipped_ -= row_;
@@ -214,7 +214,7 @@ class ArrowColumnReader : public ColumnReader {
     return Status();
   }
 
-  /// For `bytes` of text in all.
+  /// Makes room for `bytes` of text in all.
   Status make_room(size_t bytes, TextChunk& chunk) const {
     if (bytes + text::kTextPadding <= chunk.capacity) return Status();
     // Most chunks end with the first text beyond their size; whole groups continue. With more room

@@ -8,8 +8,8 @@
 namespace meg::preprocess {
 namespace {
 
-// For what one process holds of Arrow's at a time. A damaged or hostile file may claim any size of
-// a batch.
+// Limits what one process holds of Arrow's at a time. A damaged or hostile file may claim any size
+// of a batch.
 constexpr int64_t kMaxMemory = int64_t{8} << 30;
 
 class LimitedMemory : public arrow::ProxyMemoryPool {
