@@ -81,7 +81,7 @@ Batch make_batch(std::span<const ScoringSequence> sequences, const std::vector<s
     targets += sequences[i].targets;
   }
   Batch batch;
-  // Padding behind a sequence changes nothing in it: attention looks back only.
+  // Padding after a sequence changes nothing in it: attention looks back only.
   batch.tokens = at::zeros({static_cast<int64_t>(members.size()), length}, at::kLong);
   batch.rows = at::empty({targets}, at::kLong);
   batch.targets = at::empty({targets}, at::kLong);
@@ -109,7 +109,7 @@ struct BatchScores {
 
 /// Overwrites the logits, [n, v] fp32. targets: [n].
 BatchScores score_logits(at::Tensor logits, const at::Tensor& targets, int64_t vocab_size) {
-  // Without the rows that pad the vocabulary: they stand for no token.
+  // Leave out the rows that pad the vocabulary: they stand for no token.
   const at::Tensor known = logits.narrow(1, 0, vocab_size);
   const auto [largest, predicted] = known.max(1, /*keepdim=*/true);
   at::Tensor chosen = known.gather(1, targets.unsqueeze(1)).sub_(largest);
@@ -151,7 +151,8 @@ class CopyOfModel {
   /// The scores of all batches, on the first stage. targets: their number in all batches.
   Result<BatchScores> scores(int64_t targets) {
     MEG_RETURN_IF_ERROR(links_.finish());
-    // Once for all batches: a broadcast for each would make every stage wait for the last one.
+    // Share once for all batches: a broadcast for each would make every stage wait for the last
+    // one.
     if (links_.is_last() && targets > 0) {
       const BatchScores all = {at::cat(predicted_), at::cat(logprobs_)};
       MEG_RETURN_IF_ERROR(share(all));
@@ -253,7 +254,7 @@ Status score_batches(nn::GptModel& model, std::span<const ScoringSequence> seque
   for (size_t number = 0; number < own.size(); ++number) {
     if (options.on_batch) options.on_batch(static_cast<int64_t>(number));
     MEG_RETURN_IF_ERROR(copy.score(make_batch(sequences, own[number])));
-    // As if all copies were as far as this one, which their equal batches make nearly true.
+    // Count as if all copies were as far as this one, which their equal batches make nearly true.
     now.documents += std::ssize(own[number]) * copies.size();
     for (const size_t i : own[number]) now.tokens += input_size(sequences[i]) * copies.size();
     now.documents = std::min(now.documents, now.total_documents);

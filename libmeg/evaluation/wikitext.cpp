@@ -27,7 +27,7 @@ Result<WikitextData> read_wikitext(const std::string& path, const tokenizer::Tok
   }
   const std::string_view stripped = text::python_strip(text);
   WikitextData data;
-  // As Megatron's strip().split(" ") counts them: line ends part no words, and two spaces have an
+  // Count as Megatron's strip().split(" ") does: line ends part no words, and two spaces have an
   // empty one between them.
   data.num_original_tokens = 1 + std::count(stripped.begin(), stripped.end(), ' ');
   Result<std::vector<int32_t>> tokens = tokenizer::encode_text(

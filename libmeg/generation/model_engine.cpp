@@ -161,7 +161,7 @@ Result<at::Tensor> ModelEngine::extend(std::span<RunningText* const> texts) {
   std::vector<int64_t> last;
   for (RunningText* text : texts) {
     const auto size = static_cast<int64_t>(text->answer.tokens.size());
-    // A step that failed behind the model is repeated.
+    // A step that failed after the model is repeated.
     const int64_t held = std::min(model_.cache().length(text->slot), size - 1);
     model_.cache().cut(text->slot, held);
     sequences.push_back({text->slot, size - held});

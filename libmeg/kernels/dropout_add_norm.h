@@ -26,7 +26,7 @@ struct DropoutAddNorm {
 /// everything between two sublayers of a transformer layer. Arithmetic in fp32; the norm is taken
 /// of what sum was rounded to.
 /// Mirrors Megatron-LM megatron/core/fusions/fused_bias_dropout.py, and
-/// megatron/core/transformer/torch_norm.py behind it.
+/// megatron/core/transformer/torch_norm.py after it.
 struct DropoutAddNormForward : DropoutAddNorm {
   const void* branch = nullptr;    ///< (rows, columns), dense; nullptr: sum is residual
   const void* residual = nullptr;  ///< (rows, columns) of residual_type

@@ -103,7 +103,7 @@ void dropout_add_norm_backward_cpu(const DropoutAddNormBackward& call) {
   const Row weight = factors(call, has_norm ? call.weight : nullptr);
   Row gradient = new_row(call), x = new_row(call), result = new_row(call);
   Row of_weight = new_row(call), of_bias = new_row(call);
-  // Not in parallel: the sums over all rows would depend on the number of threads.
+  // Do not run in parallel: the sums over all rows would depend on the number of threads.
   for (int64_t row = 0; row < call.rows; ++row) {
     const int64_t begin = row * call.columns;
     read(call.residual_type, call.grad_sum, begin, result);

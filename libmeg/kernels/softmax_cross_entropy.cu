@@ -88,7 +88,7 @@ __device__ Softmax softmax_of_row(const Pack<T, kSize>* logits, int64_t packs) {
   return merged_in_block<T>(softmax);
 }
 
-/// By thread 0.
+/// Runs in thread 0.
 template <class T>
 __device__ void write_loss(const SoftmaxCrossEntropyForward& call, Softmax softmax,
                            int* label_error) {
@@ -102,7 +102,7 @@ __device__ void write_loss(const SoftmaxCrossEntropyForward& call, Softmax softm
   call.losses[row] = inside ? logf(softmax.sum) + (softmax.maximum - to_float(logits[label])) : NAN;
 }
 
-/// By all threads. In place too: an element is read and written by the same thread.
+/// Runs in all threads, in place too: an element is read and written by the same thread.
 template <class T, int kSize>
 __device__ void write_gradients(const Pack<T, kSize>* logits, Pack<T, kSize>* gradients,
                                 int64_t packs, Softmax softmax, int64_t label, float grad_loss) {

@@ -15,7 +15,8 @@ struct SoftmaxOfRow {
   double sum = 0;
 };
 
-/// In one walk over the row: where a run brings a larger maximum, the sum so far is scaled to it.
+/// Makes one walk over the row: where a run brings a larger maximum, the sum so far is scaled to
+/// it.
 SoftmaxOfRow softmax_of_row(const CpuRuns& runs, const void* logits, int64_t begin,
                             int64_t columns) {
   SoftmaxOfRow row;
@@ -59,8 +60,8 @@ int64_t softmax_cross_entropy_forward_cpu(const SoftmaxCrossEntropyForward& call
     const SoftmaxOfRow softmax = softmax_of_row(runs, call.logits, begin, call.columns);
     const double label_logit = logit_at(runs, call.logits, begin + call.labels[row]);
     call.losses[row] =
-        // In fp64 and rounded once: the loss is the difference of two numbers that may be large and
-        // alike.
+        // Compute in fp64 and round once: the loss is the difference of two numbers that may be
+        // large and alike.
         static_cast<float>(std::log(softmax.sum) + (double{softmax.maximum} - label_logit));
     call.maxima[row] = softmax.maximum;
     call.sums[row] = static_cast<float>(softmax.sum);

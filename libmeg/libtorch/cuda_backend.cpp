@@ -28,7 +28,8 @@ bool was_asked_before() {
 }
 
 Status load() {
-  // Before the library is loaded: without a driver that takes a while and its message says less.
+  // Look before the library is loaded: without a driver that takes a while, and its message says
+  // less.
   if (::access(kDriver, F_OK) != 0) {
     return no_gpu("this machine has no NVIDIA driver (/dev/nvidiactl)");
   }

@@ -11,7 +11,7 @@ namespace {
 constexpr std::string_view kExperts = ".mlp.experts.";
 constexpr std::string_view kSequential = "local_experts.";
 
-/// As the table reads numbers of layers: at most 9 digits, no leading zeros.
+/// Reads a number as the table reads numbers of layers: at most 9 digits, no leading zeros.
 std::optional<int64_t> parse_number(std::string_view text) {
   constexpr size_t kMostDigits = 9;
   int64_t number = 0;
@@ -57,7 +57,7 @@ std::optional<ExpertName> parse_expert_name(std::string_view name) {
     if (number.size() == rest.size()) return std::nullopt;
     found.parameter = rest.substr(number.size() + 1);
   } else {
-    // A grouped module has one tensor for each expert, so the number stands behind the parameter's
+    // A grouped module has one tensor for each expert, so the number stands after the parameter's
     // name instead of before the module's.
     found.is_grouped = true;
     found.parameter = rest.substr(0, rest.find_last_not_of("0123456789") + 1);

@@ -22,8 +22,8 @@ int64_t query_groups(megatron::FieldReader& fields, int64_t num_attention_heads)
   return grouped ? groups.value_or(1) : num_attention_heads;
 }
 
-/// By the names that revisions give to a gate: of core 0.15, of TransformerConfig, and of a fork
-/// that is widely trained with.
+/// Goes by the names that revisions give to a gate: of core 0.15, of TransformerConfig, and of a
+/// fork that is widely trained with.
 bool is_gated(megatron::FieldReader& fields, bool swiglu) {
   const bool quick_geglu = fields.flag("quick_geglu", false);
   const bool gated_linear_unit = fields.flag("gated_linear_unit", false);

@@ -104,7 +104,7 @@ constexpr Row kRows[] = {
      "model.layers.{}.mlp.shared_expert.down_proj."},
 };
 
-/// In a stem, where an expert's number stands.
+/// Marks in a stem where an expert's number stands.
 constexpr std::string_view kExpertNumber = "[]";
 
 /// Families of experts have Llama's rows too.

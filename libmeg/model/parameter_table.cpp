@@ -16,12 +16,12 @@
 #include "libmeg/model/internal/parameter_rows.h"
 #include "libmeg/text/printable.h"
 
-// From a name to a rule and back. The rows of internal/parameter_rows.cpp are expanded to one rule
-// for every distinct spelling (families that agree share it) and one entry of `names` for every
-// canonical name. match() runs all built-in patterns at once (RE2::Set) and then only the hits, in
-// the order of the rows, as an earlier row decides where two match. RE2 is used because names come
-// from files of strangers, and patterns from users: its time is linear in the name whatever the
-// pattern.
+// Finds the rule of a name, and the name back. The rows of internal/parameter_rows.cpp are expanded
+// to one rule for every distinct spelling (families that agree share it) and one entry of `names`
+// for every canonical name. match() runs all built-in patterns at once (RE2::Set) and then only the
+// hits, in the order of the rows, as an earlier row decides where two match. RE2 is used because
+// names come from files of strangers, and patterns from users: its time is linear in the name
+// whatever the pattern.
 
 namespace meg::model {
 namespace {
@@ -29,7 +29,7 @@ namespace {
 constexpr std::string_view kLayerNumber = "{}";
 constexpr std::string_view kNormBeforeMlp = "decoder.layers.{}.pre_mlp_layernorm.";
 
-/// Behind every built-in row.
+/// Comes after every built-in row.
 constexpr int kLastOrder = std::numeric_limits<int>::max();
 
 constexpr std::array kFamilies = {NameFamily::kLegacy,
@@ -338,7 +338,7 @@ std::optional<std::string> ParameterTable::spell(std::string_view canonical, Nam
 
 namespace {
 
-/// Behind the router, before shared experts.
+/// Puts experts after the router, before shared experts.
 int expert_order(const ExpertName& name) {
   constexpr int kFirst = 1 << 10;
   constexpr int kMostExperts = 1 << 20;

@@ -110,7 +110,7 @@ void add_layer_activations(const GptConfig& config, const TheoreticalMemoryOptio
   memory.layers_activation_bytes = memory.layer_activation_bytes * real(config.num_layers);
 }
 
-/// For the first pipeline stage, with sequence parallelism and selective recomputation.
+/// Adds those of the first pipeline stage, with sequence parallelism and selective recomputation.
 void add_activations(const GptConfig& config, const TheoreticalMemoryOptions& options,
                      TheoreticalMemory& memory) {
   const double pipeline = real(options.sizes.pipeline_model_parallel_size);

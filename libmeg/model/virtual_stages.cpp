@@ -22,7 +22,7 @@ Status check_divides(const char* flag, int64_t layers, int64_t found) {
                     found);
 }
 
-/// As many as the layout has for each pipeline stage.
+/// Returns as many as the layout has for each pipeline stage.
 Result<int64_t> stages_of_layout(const std::string& text, int64_t pipeline_model_parallel_size) {
   MEG_ASSIGN_OR_RETURN(const std::vector<std::string> stages, parse_pipeline_layout(text));
   const auto found = static_cast<int64_t>(stages.size());

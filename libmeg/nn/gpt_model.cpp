@@ -101,7 +101,7 @@ struct GptModel::State {
     return whole_vocabulary(part_of_logits, part.tensor_parallel).to(at::kFloat);
   }
 
-  /// For all positions of a cache; undefined tensors where the model has none.
+  /// The table for all positions of a cache; undefined tensors where the model has none.
   RotaryTable rotary_of_cache(int64_t capacity);
   at::Tensor cached_pass(const CachedInput& input, const CacheStep& step, const RotaryTable& table);
   bool suits_graphs(const CachedInput& input, const CachePlaces& places) const;
@@ -209,7 +209,7 @@ at::Tensor GptModel::State::hidden_states(const CachedInput& input, KvCache& cac
   } else {
     states = cached_pass(input, CacheStep(cache, places, input.sequences, options.device), table);
   }
-  // After all layers: each of them writes at the same positions.
+  // Extend it after all layers: each of them writes at the same positions.
   for (const auto& [slot, count] : input.sequences) cache.extend(slot, count);
   return states;
 }
@@ -222,8 +222,8 @@ GptModel::~GptModel() = default;
 
 Result<GptModel> GptModel::create(const model::GptConfig& config, const GptOptions& options,
                                   const ModelPart& part) {
-  // Before anything is allocated: what is wrong with a command line should be told at once, not
-  // after minutes of drawing weights.
+  // Check before anything is allocated: what is wrong with a command line should be told at once,
+  // not after minutes of drawing weights.
   MEG_RETURN_IF_ERROR(options.check(config));
   if (part.sizes.tensor_model_parallel_size != part.tensor_parallel.size()) {
     return make_error(StatusCode::kInvalidArgument,
@@ -235,7 +235,8 @@ Result<GptModel> GptModel::create(const model::GptConfig& config, const GptOptio
                       "num_query_groups: expected a multiple of {} tensor-parallel ranks, found {}",
                       part.tensor_parallel.size(), config.num_query_groups);
   }
-  // For a CPU, too: LibTorch decides permanently whether it has CUDA when it is first asked.
+  // Load it for a CPU, too: LibTorch decides permanently whether it has CUDA when it is first
+  // asked.
   const Status& gpu = libtorch::load_cuda_backend();
   if (options.device.is_cuda()) MEG_RETURN_IF_ERROR(gpu);
   MEG_ASSIGN_OR_RETURN(ParameterStore store, ParameterStore::create(config, options, part));
@@ -325,8 +326,8 @@ Result<at::Tensor> GptModel::loss_and_gradients(const GptInput& input, const at:
         ranks.size() == 1
             ? cross_entropy_with_gradient(logits, labels, grad_losses, state_->label_error)
             : vocab_parallel_cross_entropy(logits, labels, grad_losses, ranks);
-    // From the logits on, whose gradient the kernel has made in place of them: the loss itself is
-    // no node of the graph.
+    // Start from the logits, whose gradient the kernel has made in place of them: the loss itself
+    // is no node of the graph.
     torch::autograd::backward({logits}, {std::move(found.grad_logits)});
     return found.losses;
   });

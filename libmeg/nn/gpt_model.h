@@ -63,8 +63,8 @@ class GptModel {
   const GptOptions& options() const;
   const ModelPart& part() const;
 
-  /// In the order of options().family's named_parameters(). A tied output layer is the embedding,
-  /// except that the last of several stages has a copy.
+  /// Returns them in the order of options().family's named_parameters(). A tied output layer is the
+  /// embedding, except that the last of several stages has a copy.
   std::span<const GptParameter> parameters() const;
 
   /// Elements of all parameters.

@@ -94,7 +94,7 @@ Status GptOptions::check(const model::GptConfig& config) const {
                       positions);
   }
   // An odd number rotates one more channel, as in Megatron, where the head has one.
-  // As Megatron computes it, int(kv_channels * rotary_percent), rounding included.
+  // Megatron computes it like this: int(kv_channels * rotary_percent), rounding included.
   const auto turned =
       static_cast<int64_t>(static_cast<double>(config.kv_channels) * rotary_percent);
   if (positions == "rope" && turned + turned % 2 > config.kv_channels) {

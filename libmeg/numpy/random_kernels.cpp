@@ -4,8 +4,8 @@ namespace meg::numpy {
 namespace {
 
 void refill(uint32_t* state, uint32_t* words) {
-  // In place. Up to here the word 397 further on is still the old one; from here on it has wrapped
-  // round to one that this refill has made already.
+  // Refill in place. Up to here the word 397 further on is still the old one; from here on it has
+  // wrapped round to one that this refill has made already.
   constexpr size_t kAround = kRandomStateWords - kRandomShift;
   for (size_t i = 0; i < kAround; ++i) {
     state[i] = twisted_word(state[i], state[i + 1], state[i + kRandomShift]);

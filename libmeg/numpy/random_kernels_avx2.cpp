@@ -13,8 +13,8 @@ namespace {
 
 constexpr size_t kLanes = 8;
 
-/// For each set of lanes, the numbers of its lanes, in order, then zeros: AVX2 has no compress, so
-/// words that fit are moved together by a permutation that is looked up.
+/// The numbers of the lanes of each set, in order, then zeros: AVX2 has no compress, so words that
+/// fit are moved together by a permutation that is looked up.
 constexpr auto kLanesOf = [] {
   std::array<std::array<int32_t, kLanes>, 256> table = {};
   for (size_t set = 0; set < table.size(); ++set) {

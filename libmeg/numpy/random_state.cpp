@@ -104,8 +104,8 @@ bool RandomState::shuffle_values(std::span<T> values, const Stop& stop) {
     if (drawn > 1) ahead = draw_targets(static_cast<uint32_t>(drawn - 1), halves[half]);
     drawn -= ahead.size();
     for (size_t k = 0; k < std::max(ahead.size(), targets.size()); ++k) {
-      // Into the second-level cache (locality 2): the first-level one cannot wait for so many lines
-      // at once. That alone took the document index from 0.46 to 0.24 s.
+      // Prefetch into the second-level cache (locality 2): the first-level one cannot wait for so
+      // many lines at once. That alone took the document index from 0.46 to 0.24 s.
       if (k < ahead.size()) __builtin_prefetch(&values[ahead[k]], 0, 2);
       if (k < targets.size()) std::swap(values[--i], values[targets[k]]);
     }

@@ -20,8 +20,8 @@ struct Launcher {
 
 constexpr int kMost = std::numeric_limits<int>::max();
 
-// In this order: torchrun under srun sets RANK beside the SLURM_ variables of the job, and is then
-// the one that started the process.
+// The order matters: torchrun under srun sets RANK beside the SLURM_ variables of the job, and is
+// then the one that started the process.
 constexpr Launcher kLaunchers[] = {
     {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
     {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",

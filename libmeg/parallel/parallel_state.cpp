@@ -113,8 +113,8 @@ Status ParallelState::check_own_gpu() const {
     return Status(StatusCode::kInvalidArgument,
                   "device: expected a GPU, as other ranks have one, found the CPU");
   }
-  // By the GPU's UUID, so that two containers or CUDA_VISIBLE_DEVICES of two ranks cannot hide one
-  // GPU behind two numbers.
+  // Claim it by the GPU's UUID, so that two containers or CUDA_VISIBLE_DEVICES of two ranks cannot
+  // hide one GPU behind two numbers.
   const std::string gpu = libtorch::device_identity(device_);
   bool is_own = false;
   MEG_RETURN_IF_ERROR(libtorch::torch_guard([&] {

@@ -57,7 +57,7 @@ DynamicGradScaler::DynamicGradScaler(const Options& options)
 void DynamicGradScaler::update(bool found_inf) {
   if (found_inf) {
     growth_tracker_ = 0;
-    // Never set back by a good step, only by growth: hysteresis counts bad steps since the scale
+    // A good step never sets it back, only growth does: hysteresis counts bad steps since the scale
     // last grew, not in a row.
     --hysteresis_tracker_;
     if (hysteresis_tracker_ <= 0) scale_ = std::max(scale_ * backoff_factor_, min_scale_);

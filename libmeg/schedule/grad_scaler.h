@@ -29,7 +29,8 @@ class GradScaler {
   /// The factor that unscales gradients; 0 if the scale is infinite.
   float inv_scale() const;
 
-  /// After every step. found_inf: whether a gradient was inf or NaN, so that the step was skipped.
+  /// Called after every step. found_inf: whether a gradient was inf or NaN, so the step was
+  /// skipped.
   virtual void update(bool found_inf) = 0;
 
   /// nullopt for a constant scale, which checkpoints hold as an empty dict.

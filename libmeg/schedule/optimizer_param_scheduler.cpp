@@ -18,7 +18,7 @@ double real(const SampleCount& count) {
   return std::visit([](auto value) { return static_cast<double>(value); }, count);
 }
 
-/// From 1 at ratio 0 to 0 at ratio 1. As Python computes it, operation by operation.
+/// Falls from 1 at ratio 0 to 0 at ratio 1, computed operation by operation as in Python.
 double half_cosine(double ratio) { return 0.5 * (std::cos(std::numbers::pi * ratio) + 1.0); }
 
 double wsd_coefficient(LrWsdDecayStyle style, double ratio) {
@@ -139,7 +139,7 @@ double OptimizerParamScheduler::compute_lr(double max_lr, double min_lr) const {
   if (warmup > 0 && steps <= warmup) {
     return options_.init_lr + (max_lr - options_.init_lr) * steps / warmup;
   }
-  // Before the end is looked at: a constant rate does not fall to min_lr behind it.
+  // This comes before the look at the end: a constant rate does not fall to min_lr after it.
   if (options_.lr_decay_style == LrDecayStyle::kConstant) return max_lr;
   if (steps > decay) return min_lr;
 
@@ -149,7 +149,7 @@ double OptimizerParamScheduler::compute_lr(double max_lr, double min_lr) const {
     case LrDecayStyle::kConstant:
       break;
     case LrDecayStyle::kInverseSquareRoot:
-      // Not std::sqrt: Megatron writes `** 0.5`, which is a pow().
+      // Do without std::sqrt: Megatron writes `** 0.5`, which is a pow().
       return std::max(min_lr, max_lr * std::pow(std::max(warmup, 1.0), 0.5) /
                                   std::pow(std::max(steps, 1.0), 0.5));
     case LrDecayStyle::kLinear:

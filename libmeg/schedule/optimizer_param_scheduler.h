@@ -65,7 +65,7 @@ class OptimizerParamScheduler {
 
   double weight_decay() const { return weight_decay_; }
 
-  /// After an update that was not skipped. increment: its samples, >= 0.
+  /// Called after an update that was not skipped. increment: its samples, >= 0.
   void step(int64_t increment);
 
   /// The fields of a checkpoint's `opt_param_scheduler`, in Megatron's order.

@@ -8,7 +8,7 @@
 namespace meg::schedule {
 namespace {
 
-// In the order of the enumerators.
+// The names are in the order of the enumerators.
 constexpr std::array<std::string_view, 5> kLrDecayStyles = {"constant", "linear", "cosine",
                                                             "inverse-square-root", "WSD"};
 constexpr std::array<std::string_view, 4> kLrWsdDecayStyles = {"linear", "cosine", "exponential",

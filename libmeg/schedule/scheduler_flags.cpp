@@ -11,7 +11,7 @@ namespace {
 
 using Options = OptimizerParamScheduler::Options;
 
-/// As Megatron asks (`if args.train_iters`): 0 counts as not given.
+/// Asks as Megatron does (`if args.train_iters`): 0 counts as not given.
 bool is_set(const std::optional<int64_t>& count) { return count.value_or(0) != 0; }
 
 Status refuse(std::string_view flag, std::string_view with) {

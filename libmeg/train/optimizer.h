@@ -50,7 +50,7 @@ class Optimizer {
   struct Rates {
     double lr = 0;
     double weight_decay = 0;  ///< For the parameters that decay.
-    /// For the embedding and an output layer; nullopt: lr.
+    /// The rate of the embedding and an output layer; nullopt: lr.
     std::optional<double> decoupled_lr = std::nullopt;
   };
 
@@ -110,9 +110,9 @@ class Optimizer {
   /// called before anything except the model's own passes reads or writes its tensors.
   Status finish_gathers();
 
-  /// In the order of the model's parameters. For an ordinary optimizer these are its own tensors,
-  /// which may be written between steps; for a distributed one, copies merged from all ranks'
-  /// shares.
+  /// Returns them in the order of the model's parameters. For an ordinary optimizer these are its
+  /// own tensors, which may be written between steps; for a distributed one, copies merged from all
+  /// ranks' shares.
   Result<std::vector<ParameterState>> states();
 
   /// Called after the result of states() was changed: a distributed optimizer copies its share.

@@ -15,7 +15,7 @@
 #include "libmeg/train/internal/generator_states.h"
 
 // Saves in two halves: a snapshot on the training thread, which needs the model to stand still, and
-// the writing, which does not and with --async-save runs behind the next steps.
+// the writing, which does not and with --async-save runs during the next steps.
 //
 // Ranks agree after every stage (stage, write, complete): a rank that fails alone would leave the
 // others waiting in their next collective. Files are written into a staging folder that the first
@@ -172,7 +172,7 @@ Result<CheckpointSaver::Staging> CheckpointSaver::stage(
   return staging;
 }
 
-/// On the first rank, when all parts are written.
+/// Called on the first rank, when all parts are written.
 Status CheckpointSaver::complete(Staging& staging, const checkpoint::TrainingState& head) const {
   MEG_RETURN_IF_ERROR(checkpoint::complete_training_folder(staging.path, head, file_options()));
   MEG_RETURN_IF_ERROR(staging.folder->commit());
@@ -203,7 +203,7 @@ Status CheckpointSaver::begin_writing(checkpoint::TrainingState&& state, RunPart
   return {};
 }
 
-/// After each rank's thread has ended.
+/// Called after each rank's thread has ended.
 Status CheckpointSaver::advance(const parallel::ParallelState& ranks, const PrintLine& print) {
   MEG_RETURN_IF_ERROR(ranks.agree(writer_.finish()));
   if (!pending_->completes) {

@@ -5,9 +5,9 @@
 #include "libmeg/text/printable.h"
 #include "libmeg/train/trainer.h"
 
-// From Megatron's arguments to TrainerOptions. Each line names the field of args and where it goes;
-// types, ranges and defaults are in the argument table, so that a flag, a checkpoint's args and a
-// library caller's fields are checked alike.
+// Makes TrainerOptions from Megatron's arguments. Each line names the field of args and where it
+// goes; types, ranges and defaults are in the argument table, so that a flag, a checkpoint's args
+// and a library caller's fields are checked alike.
 
 namespace meg::train {
 namespace {

@@ -161,7 +161,7 @@ Status Trainer::State::load() {
   return count_unsaid_samples();
 }
 
-// As Megatron-LM megatron/training/training.py: build_train_valid_test_data_loaders has it. Without
+// Mirrors Megatron-LM megatron/training/training.py: build_train_valid_test_data_loaders. Without
 // it a run that goes on from a checkpoint without args would see its first samples once more.
 Status Trainer::State::count_unsaid_samples() {
   const samples::RunLength& length = options.length;

@@ -51,8 +51,8 @@ Result<StepReport> Trainer::State::compute_step(int64_t batch_size) {
       }));
   for (const MicroBatchLoss& loss : losses) step.micro_losses.push_back(loss.mean());
   step.lm_loss = reported(losses);
-  // Before the optimizer: a loss that is not finite is named as such, not as the first gradient
-  // that it spoiled.
+  // Check before the optimizer: a loss that is not finite is named as such, not as the first
+  // gradient that it spoiled.
   if (optimizer->checks_for_nan()) {
     MEG_RETURN_IF_ERROR(check_finite(losses, ranks.data()->size()));
   }

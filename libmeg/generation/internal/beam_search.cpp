@@ -16,7 +16,7 @@
 namespace meg::generation {
 namespace {
 
-/// Like Megatron's: a forbidden token comes only where nothing else is left.
+/// It is Megatron's: a forbidden token comes only where nothing else is left.
 constexpr double kForbiddenScore = -1e10;
 
 }  // namespace
@@ -177,7 +177,7 @@ std::vector<int64_t> BeamSearch::take_steps(const std::vector<Step>& steps) {
   for (size_t i = 0; i < steps.size(); ++i) {
     // Mirrors Megatron-LM megatron/inference/text_generation/generation.py:
     // beam_search_and_return_on_first_stage. A text that ends counts only among the first
-    // beam_width candidates; those behind them are there to refill the beam.
+    // beam_width candidates; those after them are there to refill the beam.
     if (std::ssize(next) == width) break;
     const auto& [sum, beam, token] = steps[i];
     std::vector<int32_t> tokens = open_[static_cast<size_t>(beam)].tokens;

@@ -54,7 +54,7 @@ class BeamSearch {
   /// One token for each text; true once the search has ended.
   Result<bool> step();
 
-  /// Once, after step() has said true.
+  /// May be called once, after step() has said true.
   serving::GeneratedText take() &&;
 
  private:

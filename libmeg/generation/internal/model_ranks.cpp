@@ -92,7 +92,7 @@ Result<at::Tensor> ModelRanks::extend(int64_t cache, std::span<const nn::CachedT
   std::vector<int64_t>& numbers = request.numbers;
   numbers.push_back(std::ssize(sequences));
   for (const auto& [slot, count] : sequences) {
-    // With the length that the first rank believes in, to which the others cut theirs: a step that
+    // Send the length that the first rank believes in, to which the others cut theirs: a step that
     // failed on some ranks may have extended only their caches.
     numbers.insert(numbers.end(), {slot, this->cache(cache).length(slot), count});
   }
@@ -134,8 +134,8 @@ Status ModelRanks::exchange(Request& request) {
     request.cache = numbers[1];
     request.numbers.assign(numbers.begin() + 3, numbers.end());
     if (rows == 0) return {};
-    // Through the host, as the group of requests is of processes and not of GPUs; these are a few
-    // rows.
+    // Send through the host, as the group of requests is of processes and not of GPUs; these are a
+    // few rows.
     const at::Tensor states = is_first_rank() ? request.states.detach().cpu().contiguous()
                                               : at::empty({rows, part_.config().hidden_size},
                                                           part_.options().params_dtype);

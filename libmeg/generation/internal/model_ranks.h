@@ -62,8 +62,8 @@ class ModelRanks {
   /// What the output layer makes of hidden states [n, h]: [n, v] fp32 over the padded vocabulary.
   Result<at::Tensor> logits(const at::Tensor& hidden_states);
 
-  /// For each row the token below vocab_size with the largest logit, the first one if several are
-  /// equal, or -1 if some are NaN: [n] int64.
+  /// Returns for each row the token below vocab_size with the largest logit, the first one if
+  /// several are equal, or -1 if some are NaN: [n] int64.
   Result<at::Tensor> most_likely(const at::Tensor& hidden_states, int64_t vocab_size);
 
  private:

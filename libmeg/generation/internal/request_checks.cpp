@@ -27,7 +27,7 @@ Status check_length(int64_t prompt, int64_t tokens_to_generate, int64_t position
     return make_error(StatusCode::kOutOfRange, "tokens_to_generate: expected 0 or more, found {}",
                       tokens_to_generate);
   }
-  // Not as a sum, which may overflow.
+  // Do not compare the sum, which may overflow.
   if (prompt <= positions && tokens_to_generate <= positions - prompt) return Status();
   return make_error(StatusCode::kOutOfRange,
                     "tokens: expected at most {} in prompt and answer, the model's positions, "

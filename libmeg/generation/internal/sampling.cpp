@@ -68,7 +68,7 @@ void Sampler::take_top_k(std::span<const float> logits) {
   }
   candidates_.clear();
   for (size_t i = 0; i < logits.size(); ++i) {
-    // Like Megatron's: all that are as large as the k-th.
+    // Take, as Megatron does, all that are as large as the k-th.
     if (logits[i] >= least) candidates_.push_back({weights_[i], static_cast<int32_t>(i)});
   }
 }

@@ -128,7 +128,7 @@ __device__ const T* head_of(const HeadRows& heads, int64_t row, int64_t head) {
   return static_cast<const T*>(heads.data) + row * heads.row_stride + head * heads.head_stride;
 }
 
-/// Over the unit's keys that fall to a warp.
+/// Sums over the unit's keys that fall to a warp.
 template <class T, int kSize>
 __device__ Sums<kSize> sums_of_warp(const CachedAttention& call, const Unit& unit,
                                     const LaneShare& share) {
@@ -160,7 +160,7 @@ __device__ Sums<kSize> sums_of_warp(const CachedAttention& call, const Unit& uni
   return sums;
 }
 
-/// By the block of a group's first head: no other reads them there in this launch.
+/// Only the block of a group's first head writes: no other reads them there in this launch.
 template <class T>
 __device__ void keep_newest(const CachedAttention& call, const Unit& unit) {
   if (!unit.has_newest || unit.head % (call.heads / call.groups) != 0) return;

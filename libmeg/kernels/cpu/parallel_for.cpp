@@ -16,7 +16,7 @@ void parallel_for(int64_t count, int64_t grain,
   }
   // An exception must not leave a parallel region; one of them is carried over its end.
   std::exception_ptr thrown;
-  // Without num_threads(): another number of threads each time would cost the pool its threads.
+  // Set no num_threads(): another number of threads each time would cost the pool its threads.
 #pragma omp parallel
   {
     // The region may have got fewer threads than were requested.

@@ -19,7 +19,7 @@ void gradient_statistics_cpu(const GradientTensor* tensors, int64_t tensor_count
       const float* gradient = runs.read(tensor.gradient, place.begin + done, count, buffer);
       runs.loops().square_sum(gradient, count, &statistics.sum_of_squares, &statistics.num_zeros);
     }
-    // Unscaled behind the sum and in fp64: no gradient is rounded to 0 by it, and none is written.
+    // Unscaled after the sum and in fp64: no gradient is rounded to 0 by it, and none is written.
     statistics.sum_of_squares *= double{scale} * double{scale};
     of_chunks[chunk] = statistics;
   }

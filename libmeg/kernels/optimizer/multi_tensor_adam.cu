@@ -62,7 +62,7 @@ __device__ void write_narrowed(const Pack<float, kSize>& values, void* elements,
   Pack<T, kSize> narrow;
 #pragma unroll
   for (int k = 0; k < kSize; ++k) narrow.values[k] = from_float<T>(values.values[k]);
-  // As one word: a pack of 16-bit types is assigned element by element.
+  // Write one word: a pack of 16-bit types is assigned element by element.
   using Word = std::conditional_t<kSize == 1, uint16_t, uint64_t>;
   static_assert(sizeof(Word) == sizeof(narrow));
   *reinterpret_cast<Word*>(static_cast<T*>(elements) + begin) =

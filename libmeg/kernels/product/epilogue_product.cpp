@@ -277,8 +277,8 @@ class CublasLtProducts::State {
     Plan plan(lt_, product);
     if (handle_ == nullptr || !plan.build()) return false;
     const std::lock_guard lock(mutex_);
-    // Under the lock, so that two threads do not time one shape beside each other and spoil both
-    // measurements. A shape without an algorithm is remembered as well.
+    // Choose under the lock, so that two threads do not time one shape beside each other and spoil
+    // both measurements. A shape without an algorithm is remembered as well.
     auto [place, is_new] = chosen_.try_emplace(shape_of(product));
     if (is_new) place->second = choose(plan, workspace, stream, timed && !product.adds);
     return place->second.has_value() && plan.run(handle_, *place->second, workspace, stream);

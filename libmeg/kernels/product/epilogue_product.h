@@ -20,8 +20,8 @@ enum class Epilogue : uint8_t {
   /// The same without auxiliary.
   kGeluBias,
   /// output [rows, columns] = (left [rows, inner] x right [inner, columns]) * gelu'(auxiliary).
-  /// Without the bias's gradient: with it, cuBLASLt multiplies in a kernel of its own, which takes
-  /// three times as long as the product (docs/performance.md, "On an H200: log").
+  /// Leaves out the bias's gradient: with it, cuBLASLt multiplies in a kernel of its own, which
+  /// takes three times as long as the product (docs/performance.md, "On an H200: log").
   kGeluGradient,
   /// output [rows, columns] = left [inner, rows], transposed, x right [inner, columns]; bias [rows]
   /// becomes the sum of left's rows.
@@ -33,8 +33,8 @@ enum class Epilogue : uint8_t {
 struct EpilogueProduct {
   Epilogue epilogue = Epilogue::kGeluAuxBias;
   FloatType type = FloatType::kBFloat16;  ///< of all arrays, but see `adds`
-  /// Only if the output is a weight's gradient: output and bias are fp32 arrays, and the product is
-  /// added to the output.
+  /// Adds the product to the output, which must be a weight's gradient; output and bias are then
+  /// fp32 arrays.
   bool adds = false;
   const void* left = nullptr;
   const void* right = nullptr;

@@ -30,7 +30,7 @@ std::vector<std::string_view> tokens_of(std::string_view line) {
   for (size_t at = line.find_first_not_of(kWhitespace); at != std::string_view::npos;
        at = line.find_first_not_of(kWhitespace)) {
     line.remove_prefix(at);
-    // At the begin of a token only: a pattern may have one inside.
+    // A comment starts only at the begin of a token: a pattern may have a # inside.
     if (line.front() == '#') break;
     tokens.push_back(line.substr(0, line.find_first_of(kWhitespace)));
     line.remove_prefix(tokens.back().size());

@@ -15,8 +15,8 @@ constexpr ParameterRow kHeadNormBias = {
 constexpr ParameterRow kHiddenBias = {
     Partition::kReplicated, Presence::kLinearBias, {Extent::kHidden, Extent::kNone}};
 
-/// In a layer, whatever number of experts it has: expert_order() in parameter_table.cpp gives each
-/// expert four places and stays below 2^23.
+/// Comes after the experts of a layer, whatever number of them it has: expert_order() in
+/// parameter_table.cpp gives each expert four places and stays below 2^23.
 constexpr int kBehindExperts = 1 << 24;
 
 // Spellings stand in the order of NameFamily: legacy, old, flat, mcore, mcore (Transformer Engine),
@@ -186,7 +186,7 @@ constexpr ModuleRow kModules[] = {
      {Partition::kColumns, Presence::kUntold, {Extent::kHidden, Extent::kFfn}},
      {Partition::kReplicated, Presence::kUntold, {Extent::kHidden, Extent::kNone}}},
 
-    // ---- behind the layers
+    // ---- after the layers
     {Placement::kFinal,
      false,
      {{{"language_model.encoder.final_layernorm.", 0},

@@ -21,7 +21,7 @@ Status refused(std::string_view text, std::string_view expected) {
                     text::printable(text, 200));
 }
 
-/// The number behind a `*` at `at`, and moves `at` behind it; nullopt: none stands there.
+/// Returns the number after a `*` at `at`, and moves `at` past it; nullopt: none stands there.
 std::optional<size_t> take_factor(std::string_view text, size_t* at) {
   if (*at >= text.size() || text[*at] != '*') return std::nullopt;
   const char* const begin = text.data() + *at + 1;

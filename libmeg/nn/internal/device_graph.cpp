@@ -29,7 +29,7 @@ c10::MempoolId_t next_pool() {
   return {0, next++};
 }
 
-/// What is queued on `later` from here on runs behind what `earlier` has.
+/// What is queued on `later` from here on runs after what `earlier` has.
 void order(const c10::Stream& earlier, const c10::Stream& later) {
   c10::Event event(earlier.device_type());
   event.record(earlier);

@@ -156,7 +156,7 @@ void CacheStep::attend_several(int64_t layer, const at::Tensor& query, const at:
     std::optional<at::Tensor> mask;
     if (before > 0) {
       // Token i of the new ones sees all that is held and the new ones up to itself; what pads the
-      // keys lies behind and is never seen.
+      // keys follows and is never seen.
       mask = at::ones({count, keys}, at::dtype(at::kBool).device(query.device())).tril_(before);
     }
     const at::Tensor sums =

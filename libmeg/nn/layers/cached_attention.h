@@ -35,8 +35,8 @@ class CacheStep {
   CacheStep(const KvCache& cache, const CachePlaces& places,
             std::span<const CachedTokens> sequences, at::Device device);
 
-  /// For sequences with one new token each. numbers: as in CachePlaces, but on the device, with at
-  /// most `longest` in the third row.
+  /// Makes a step of sequences with one new token each. numbers: as in CachePlaces, but on the
+  /// device, with at most `longest` in the third row.
   CacheStep(const KvCache& cache, const at::Tensor& numbers, int64_t longest);
 
   const at::Tensor& positions() const { return positions_; }

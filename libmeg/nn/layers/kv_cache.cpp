@@ -37,7 +37,7 @@ Result<KvCache> KvCache::create(const model::GptConfig& config, const GptOptions
     for (int64_t i = 0; i < layout.layers(part.pipeline_rank, part.chunk); ++i) {
       for (auto* tensors : {&cache.keys_, &cache.values_}) {
         const std::array<int64_t, 4> sizes = {slots, groups, capacity, config.kv_channels};
-        // Attention on GPUs reads behind a sequence's end, and multiplies that by 0: no NaN there.
+        // Attention on GPUs reads past a sequence's end, and multiplies that by 0: no NaN there.
         tensors->push_back(options.device.is_cpu() ? at::empty(sizes, like)
                                                    : at::zeros(sizes, like));
       }

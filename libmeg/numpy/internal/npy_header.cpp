@@ -212,7 +212,7 @@ std::optional<uint64_t> count_elements(NpyHeader* header) {
   return bytes;
 }
 
-/// The dictionary's text; `reader` stands behind it then.
+/// The dictionary's text; `reader` stands after it then.
 Result<std::string_view> read_dictionary(ByteReader* reader, const std::string& name) {
   MEG_ASSIGN_OR_RETURN(const auto magic, reader->read_bytes(kMagic.size(), "magic"));
   const std::string_view found(reinterpret_cast<const char*>(magic.data()), magic.size());

@@ -56,7 +56,7 @@ class C10dWork : public Work {
     return make_error(StatusCode::kIoError, "{}: {}: {}", what_, why, roll_call_.report());
   }
 
-  /// Without the line of source that Gloo's messages begin with: "[/pytorch/...cc:547] ".
+  /// Removes the line of source that Gloo's messages begin with: "[/pytorch/...cc:547] ".
   static std::string_view without_place(std::string_view message) {
     const size_t end = message.find("] ");
     const bool has_place = message.starts_with('[') && end != std::string_view::npos;

@@ -43,7 +43,7 @@ c10::intrusive_ptr<T> construct(const char* name, Arguments... arguments) {
     ::operator delete(memory);
     throw;
   }
-  // As make_intrusive does with what `new T` returns. That cannot be written here, as the
+  // Do what make_intrusive does with what `new T` returns. That cannot be written here, as the
   // constructor is not linked.
   return c10::intrusive_ptr<T>::unsafe_steal_from_new(static_cast<T*>(memory));
 }

@@ -38,7 +38,7 @@ c10::intrusive_ptr<c10d::Work> NcclTransport::receive(at::Tensor tensor, int sou
 }
 
 void NcclTransport::shut_down() {
-  // Not left to destructors, which also run where an error ends this rank: to destroy a
+  // Do not leave it to destructors, which also run where an error ends this rank: to destroy a
   // communicator may wait for the other ranks.
   for (auto& [key, backend] : backends_) backend->shutdown();
 }

@@ -19,7 +19,7 @@
 namespace meg::parallel {
 namespace {
 
-/// Between looks at the store and at what is queued.
+/// The time between looks at the store and at what is queued.
 constexpr auto kWatchPeriod = std::chrono::milliseconds(200);
 
 }  // namespace
@@ -67,7 +67,7 @@ void RankWatch::queued(Operation& operation, const c10::intrusive_ptr<c10d::Work
 }
 
 void RankWatch::waited_for(Operation& operation, at::DeviceType device) {
-  // Recorded behind the wait that the stream was just given: once the event is done, so is the
+  // Recorded after the wait that the stream was just given: once the event is done, so is the
   // operation. The work itself is released since it keeps the operation's tensors in memory.
   c10::Event done(device);
   const c10::impl::VirtualGuardImpl guard(device);
@@ -131,14 +131,14 @@ std::string RankWatch::late_operation() {
   });
   const auto now = std::chrono::steady_clock::now();
   for (const Operation& operation : operations_) {
-    // In the order in which they were begun: all further ones are younger.
+    // They are in the order in which they were begun: all further ones are younger.
     if (now - operation.begun < options_.timeout) break;
     if (!is_done(operation)) return operation.what;
   }
   return {};
 }
 
-/// After the next period, or at once when it is to stop.
+/// Returns after the next period, or at once when it is to stop.
 bool RankWatch::is_stopping() {
   // Waits on the condition, so that stopping does not take a period.
   std::unique_lock lock(mutex_);
@@ -151,7 +151,7 @@ void RankWatch::lose(const Status& status) {
     // Ranks that end at the end of a run close their connections too: that is no loss.
     if (stopping_ || std::exchange(lost_, true)) return;
   }
-  // Without the lock, as on_lost ends the process and may take its time to say why.
+  // Call it without the lock, as on_lost ends the process and may take long to say why.
   options_.on_lost(status);
 }
 

@@ -26,7 +26,7 @@ namespace {
 
 constexpr const char* kFailure = "failure";
 
-/// On all addresses of this machine. False with errno where that cannot be.
+/// Listens on all addresses of this machine. False with errno where that cannot be.
 bool listen_on(int socket, int family, uint16_t port) {
   const int on = 1;
   const int off = 0;

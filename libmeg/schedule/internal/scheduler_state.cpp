@@ -22,7 +22,7 @@ std::optional<double> number(const megatron::FieldValue& value) {
   return std::nullopt;
 }
 
-/// As Python prints it, since it stands in lines that Megatron prints.
+/// Writes the value as Python prints it, since it stands in lines that Megatron prints.
 std::string value_text(const megatron::FieldValue& value) {
   if (const auto* integer = std::get_if<int64_t>(&value)) return std::to_string(*integer);
   if (const auto* real = std::get_if<double>(&value)) {
@@ -33,7 +33,7 @@ std::string value_text(const megatron::FieldValue& value) {
   return "None";
 }
 
-/// For errors: a checkpoint's text may hold anything.
+/// Writes the value for errors: a checkpoint's text may hold anything.
 std::string found_text(const megatron::FieldValue& value) {
   const auto* text = std::get_if<std::string>(&value);
   return text != nullptr ? text::printable(*text) : value_text(value);
@@ -85,7 +85,7 @@ class StateReader {
     *into = *style;
   }
 
-  /// Never the flags' to decide.
+  /// Reads a number of steps, which the flags never decide.
   void take_steps(std::initializer_list<std::string_view> keys, int64_t* into) {
     const std::optional<megatron::FieldValue> value = find(keys);
     if (!value) return;
@@ -177,8 +177,8 @@ Result<LoadedSchedulerState> load_scheduler_state(const megatron::FieldLookup& s
   loaded.options = given;
   OptimizerParamScheduler::Options& into = loaded.options;
   StateReader reader(state, given, &loaded.lines);
-  // In Megatron's order, which is the order of the lines it prints. Of several names of a field the
-  // oldest is looked for first, as there.
+  // Read in Megatron's order, which is the order of the lines it prints. Of several names of a
+  // field the oldest is looked for first, as there.
   reader.take({"start_lr", "max_lr"}, "learning rate", &into.max_lr);
   reader.take({"min_lr"}, "minimum learning rate", &into.min_lr);
   reader.take({"warmup_iter", "warmup_steps", "lr_warmup_steps"}, "warmup iterations",

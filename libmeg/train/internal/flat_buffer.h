@@ -40,7 +40,7 @@ class FlatLayout {
 
   int64_t elements() const { return part_elements_ * parts_; }
 
-  /// In their order.
+  /// Returns them in their order.
   std::span<const Bucket> buckets() const { return buckets_; }
 
   /// The elements of a bucket in `flat`, which is as long as the array: [parts, elements of a
@@ -49,7 +49,7 @@ class FlatLayout {
 
   int64_t part_elements() const { return part_elements_; }
 
-  /// In the order of the parameters.
+  /// Returns them in the order of the parameters.
   std::vector<Segment> segments(int64_t part) const;
 
   /// Views of `flat`, which is as long as the array, in the shapes of the parameters.
@@ -81,7 +81,7 @@ class FlatBuffer {
 
   const at::Tensor& flat() const { return flat_; }
 
-  /// In the order of the parameters.
+  /// Returns them in the order of the parameters.
   const std::vector<at::Tensor>& views() const { return views_; }
 
  private:

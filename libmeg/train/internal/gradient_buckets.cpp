@@ -7,7 +7,7 @@
 
 #include "libmeg/model/rank_memory.h"
 
-// Overlaps the sums over data-parallel ranks with backward passes: a hook behind each parameter's
+// Overlaps the sums over data-parallel ranks with backward passes: a hook after each parameter's
 // gradient accumulator marks its gradient as come, and the one that completes a bucket starts the
 // bucket's reduction. Gradients come roughly in the reverse order of parameters, hence buckets are
 // cut from the end.
@@ -22,7 +22,7 @@ using torch::autograd::variable_list;
 std::vector<size_t> bucket_ends(std::span<const nn::GptParameter> parameters, int64_t bucket_size,
                                 const std::function<bool(const nn::GptParameter&)>& is_alone) {
   std::vector<size_t> ends;
-  int64_t elements = 0;  // in the bucket that begins behind i
+  int64_t elements = 0;  // in the bucket that begins after i
   size_t end = parameters.size();
   const auto close = [&](size_t begin) {
     if (begin < end) ends.push_back(end);
@@ -63,7 +63,8 @@ GradientBuckets::GradientBuckets(std::span<const nn::GptParameter> parameters,
     for (size_t i = buckets_[bucket].begin; i < buckets_[bucket].end; ++i) {
       Parameter& parameter = parameters_.emplace_back();
       parameter.accumulator = torch::autograd::impl::grad_accumulator(parameters[i].tensor);
-      // Behind what adds up gradients, which it passes also where an operator added its own.
+      // The hook runs after what adds up gradients, which runs also where an operator added its
+      // own.
       parameter.hook = parameter.accumulator->add_post_hook(std::make_unique<Hook>(*this, i));
       parameter.bucket = bucket;
     }

@@ -105,8 +105,8 @@ kernels::GradientStatistics MultiTensor::statistics(float scale) {
   return total;
 }
 
-// After statistics() found a sum that is not finite. The statistics of each chunk are still there,
-// so that the gradients need not be read again.
+// Called after statistics() found a sum that is not finite. The statistics of each chunk are still
+// there, so that the gradients need not be read again.
 MultiTensor::NotFinite MultiTensor::find_not_finite() {
   if (!device_.is_cpu()) {
     const at::Tensor host = device_of_chunks_.cpu();

@@ -20,7 +20,7 @@ class MultiTensor {
   /// The arrays must stay where they are, except gradients (see set_gradients).
   MultiTensor(std::vector<kernels::AdamTensor> tensors, at::Device device);
 
-  /// Only gradients, for statistics().
+  /// Takes only gradients, for statistics().
   MultiTensor(const std::vector<kernels::GradientTensor>& gradients, at::Device device);
 
   /// Sets the places and dtypes of the gradients, one for each tensor.

@@ -69,7 +69,7 @@ void Optimizer::State::allocate() {
   if (is_sixteen_bit()) masters = zeros();
   exp_avg = zeros();
   exp_avg_sq = zeros();
-  // After the buffers exist: the lists hold addresses.
+  // Make them after the buffers exist: the lists hold addresses.
   kernels = MultiTensor(adam_tensors(), model.options().device);
   std::ranges::partition_copy(segments, std::back_inserter(counted), std::back_inserter(copies),
                               [this](const auto& segment) { return is_counted(segment); });

@@ -105,8 +105,8 @@ Status Optimizer::State::begin_reduction(size_t bucket) {
   parallel::ProcessGroup& group = *ranks.data();
   if (group.size() == 1) return {};
   const at::Tensor all = layout.of_bucket(of, gradients.flat());
-  // Before the sum, as in Megatron (gradient_scaling_factor): a mean over ranks whose fp16 terms
-  // would overflow as a sum stays finite.
+  // Scale before the sum, as in Megatron (gradient_scaling_factor): a mean over ranks whose fp16
+  // terms would overflow as a sum stays finite.
   if (reduction_scale != 1) all.mul_(reduction_scale);
   reductions[bucket] = is_distributed() ? group.start_reduce_scatter(all[group.rank()], all)
                                         : group.start_all_reduce(all, parallel::Reduction::kSum);
@@ -127,7 +127,7 @@ Status Optimizer::State::reduce_gradients() {
   return {};
 }
 
-/// After each rank updated its share.
+/// Called after each rank updated its share.
 Status Optimizer::State::gather_weights() {
   std::vector<parallel::PendingWork> begun;
   const int rank = ranks.data()->rank();

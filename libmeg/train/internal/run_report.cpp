@@ -51,7 +51,8 @@ void RunReport::times(std::initializer_list<std::string_view> names) {
 }
 
 void RunReport::memory(int64_t iteration) {
-  // Once, after the first interval, when every buffer has been allocated: Megatron's report_memory.
+  // Say it once, after the first interval, when every buffer has been allocated, as Megatron's
+  // report_memory does.
   if (std::exchange(memory_is_said_, true)) return;
   if (options_.memory.has_value()) {
     for (const std::string& line :

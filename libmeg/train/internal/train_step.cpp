@@ -80,7 +80,7 @@ Result<std::vector<MicroBatchLoss>> forward_backward(const ModelChunks& model, O
   };
   MEG_RETURN_IF_ERROR(take_steps(pipeline_schedule(stage.place(), micro_batches), take));
   MEG_ASSIGN_OR_RETURN(std::vector<MicroBatchLoss> found, stage.finish());
-  // Also where no reduction overlaps: then all of it happens here.
+  // Call this also where no reduction overlaps: then all of it happens here.
   MEG_RETURN_IF_ERROR(
       traced(trace, "reduce gradients", nullptr, [&] { return optimizer.reduce_gradients(); }));
   MEG_ASSIGN_OR_RETURN(found, of_all_ranks(ranks, found));

@@ -6,7 +6,7 @@
 #include "libmeg/libtorch/torch_guard.h"
 
 // Overlaps the gathers of a distributed optimizer's parameters with the next forward pass. All are
-// begun behind the update, in the order in which forward passes use the buckets; the model says
+// begun after the update, in the order in which forward passes use the buckets; the model says
 // which parameters it comes to next.
 //
 // Evaluation and generation wait by the same way, since they use the parameters by the model's own

@@ -17,7 +17,7 @@ Embedding::Embedding(const GptOptions& options, const ParameterStore& store)
       hidden_dropout_(options.hidden_dropout),
       residual_dtype_(options.residual_dtype()) {}
 
-/// Before sequences are split: [b, s, h].
+/// Returns the states before sequences are split: [b, s, h].
 at::Tensor Embedding::look_up(const at::Tensor& tokens, const at::Tensor& position_ids) const {
   if (tokens.is_cuda() && ranks_.size() == 1) {
     return embedding_sum(word_embeddings_, tokens, position_embeddings_, position_ids);

@@ -7,8 +7,9 @@
 namespace meg::nn {
 namespace {
 
-/// As Llama 3.1 extends its 8,192 tokens: frequencies that turn four times and more within
-/// these stay, those that do not turn once are divided by `factor`, between them both are mixed.
+/// Scales as Llama 3.1 does to extend its 8,192 tokens: frequencies that turn four times and more
+/// within these stay, those that do not turn once are divided by `factor`, between them both are
+/// mixed.
 at::Tensor scaled_frequencies(const at::Tensor& frequencies, double factor) {
   constexpr double kOriginalContext = 8192;  // tokens
   constexpr double kSlowTurns = 1;

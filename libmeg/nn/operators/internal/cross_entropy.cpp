@@ -35,7 +35,7 @@ Rows rows_of(const at::Tensor& logits, const at::Tensor& labels) {
   // [tokens, vocabulary] is the largest of a training step, and a second one is spared.
   rows.logits = logits.detach().contiguous().view({-1, logits.size(-1)});
   rows.labels = labels.reshape({-1}).contiguous();
-  // In fp32 whatever type the logits have, as Megatron's vocab_parallel_cross_entropy converts
+  // Use fp32 whatever type the logits have, as Megatron's vocab_parallel_cross_entropy converts
   // them.
   rows.losses = at::empty({rows.logits.size(0)}, logits.options().dtype(at::kFloat));
   // With a row's largest logit and the sum of exponentials the backward pass need not go through

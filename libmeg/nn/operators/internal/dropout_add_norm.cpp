@@ -113,7 +113,7 @@ class NormGradients {
     call.grad_bias = bias_.mutable_data_ptr();
   }
 
-  /// For autograd; undefined where they are gathered.
+  /// Returns what autograd gets; undefined where gradients are gathered.
   at::Tensor weight() const { return gathers_ ? at::Tensor() : weight_; }
 
   at::Tensor bias() const { return gathers_ ? at::Tensor() : bias_; }

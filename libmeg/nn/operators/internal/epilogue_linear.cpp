@@ -25,7 +25,7 @@ using torch::autograd::variable_list;
 
 /// nullptr where LibTorch has not loaded the library.
 kernels::CublasLtProducts* cublaslt_products() {
-  // Never destroyed, as the workspaces: the GPU may be gone when static objects are.
+  // Never destroy them, nor the workspaces: the GPU may be gone when static objects are.
   static kernels::CublasLtProducts* const products =
       kernels::CublasLtProducts::of_loaded_library().release();
   return products;

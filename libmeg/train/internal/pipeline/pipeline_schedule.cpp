@@ -24,7 +24,7 @@ PipelineStep backward_step(PipelineStep forward, int64_t chunks) {
 
 /// Forward steps of a stage before its first backward step.
 int64_t warmup_steps(const PipelinePlace& place) {
-  // One for each stage behind this one, which is how long the first micro-batch takes to the last
+  // One for each stage after this one, which is how long the first micro-batch takes to the last
   // stage. Interleaved, every chunk but the last needs a whole group first, and the time of the way
   // back is filled with forward steps as well: Megatron's get_pp_rank_microbatches.
   const int64_t behind = place.stages - place.stage - 1;

@@ -9,7 +9,7 @@
 #include "libmeg/libtorch/torch_guard.h"
 
 // One stage of a pipeline: takes micro-batches through its chunks by the schedule's steps, receives
-// what the stage before (or behind) computed and sends on what it computes itself. A model without
+// what the stage before (or after) computed and sends on what it computes itself. A model without
 // a pipeline is a stage that sends nothing.
 //
 // Memory: a pass keeps its graph from forward to backward. The last chunk computes its gradients in

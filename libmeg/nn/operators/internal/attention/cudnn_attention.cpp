@@ -27,7 +27,7 @@ using torch::autograd::variable_list;
 /// What cuDNN computes a shape's gradient with, made at its first use; null where it has nothing.
 const Gradient* gradient_of(const Shape& shape, at::Device device) {
   static std::mutex mutex;
-  // Never destroyed: at the end of the program cuDNN may be gone before it.
+  // It is never destroyed: at the end of the program cuDNN may be gone before it.
   static auto& known =
       *new std::map<std::pair<c10::DeviceIndex, Shape>, std::unique_ptr<const Gradient>>;
   const std::lock_guard lock(mutex);
