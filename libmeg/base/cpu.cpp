@@ -34,8 +34,8 @@ InstructionSet detect() {
   return InstructionSet::kPortable;
 }
 
-/// Never above what the processor has: best_instruction_set() takes the lesser of the two. A word
-/// that is not known limits nothing.
+/// The limit of MEG_INSTRUCTION_SET. It may exceed what the processor has, because
+/// best_instruction_set() takes the lesser of the two. A word that is not known limits nothing.
 InstructionSet limit() {
   const char* wanted = std::getenv("MEG_INSTRUCTION_SET");
   if (wanted != nullptr) {

@@ -21,8 +21,9 @@ FloatKernel narrowing(const FloatKernels& kernels, DType to) {
   return to == DType::kFloat16 ? kernels.narrow_to_float16 : kernels.narrow_to_bfloat16;
 }
 
-/// Between the two 16-bit types, by way of float32, which holds both exactly: only the second step
-/// rounds, so the result is that of one rounding. Blocks of 4 KiB stay in the first-level cache.
+/// Converts between the two 16-bit types by way of float32, which holds both exactly: only the
+/// second step rounds, so the result is that of one rounding. Blocks of 4 KiB stay in the
+/// first-level cache.
 void convert_16_bit(FloatKernel widen, FloatKernel narrow, std::span<const std::byte> from,
                     std::byte* to) {
   constexpr size_t kBlock = 1024;

@@ -45,7 +45,7 @@ MEG_TARGET_AVX512 void narrow_to_float16(const std::byte* from, std::byte* to, s
   kPortableFloatKernels.narrow_to_float16(from + 4 * i, to + 2 * i, count - i);
 }
 
-// Not vcvtneps2bf16: it takes subnormal numbers for zero.
+// It does without vcvtneps2bf16, which takes subnormal numbers for zero.
 MEG_TARGET_AVX512 void narrow_to_bfloat16(const std::byte* from, std::byte* to, size_t count) {
   size_t i = 0;
   for (; i + kLanes <= count; i += kLanes) {

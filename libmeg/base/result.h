@@ -43,7 +43,7 @@ class [[nodiscard]] Result {
 
   const T* operator->() const { return &value(); }
 
-  /// Only where has_value() is false.
+  /// May be called only where has_value() is false.
   const Status& error() const { return *std::get_if<1>(&state_); }
 
   /// ok() where there is a value, else the error.

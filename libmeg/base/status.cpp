@@ -27,7 +27,7 @@ Status errno_error(int error_number, std::string_view what) {
     default:
       break;
   }
-  // Not strerror(), whose buffer threads share.
+  // Avoid strerror(), whose buffer threads share.
   return make_error(code, "{}: {}", what, std::generic_category().message(error_number));
 }
 

@@ -213,7 +213,7 @@ Result<AtomicFile> AtomicFile::create_partial(const std::string& path, StalePart
 }
 
 void AtomicFile::start_writeback(int64_t offset, int64_t length) const {
-  // Only a hint: where the file system knows no such call, the flush of commit() has more to do.
+  // This is a hint: where the file system knows no such call, the flush of commit() has more to do.
   ::sync_file_range(file_.get(), offset, length, SYNC_FILE_RANGE_WRITE);
 }
 
@@ -232,7 +232,8 @@ Status AtomicFile::publish() {
   if (::rename(partial_path_.c_str(), target_.c_str()) != 0) {
     return errno_error(errno, "cannot rename to " + path_);
   }
-  // Before close(), which may fail: the destructor must not remove what now has the final name.
+  // Clear it before close(), which may fail: the destructor must not remove what now has the final
+  // name.
   partial_path_.clear();
   return file_.close();
 }

@@ -28,12 +28,12 @@ class AtomicFile {
   AtomicFile& operator=(AtomicFile&& other) noexcept;
   ~AtomicFile();
 
-  /// For a file that is written sequentially. Creates missing folders above path. kIoError or
+  /// Creates a file that is written sequentially, and missing folders above path. kIoError or
   /// kNotFound name what could not be created. Waits for the reader of a pipe.
   static Result<AtomicFile> create(const std::string& path);
 
-  /// For a file that is written at offsets or read back: like create(), but kInvalidArgument for
-  /// anything but a regular file.
+  /// Creates a file that is written at offsets or read back: like create(), but kInvalidArgument
+  /// for anything but a regular file.
   static Result<AtomicFile> create_regular(const std::string& path);
 
   /// create_regular() for a path whose writers hold a lock on something. It does not look for files

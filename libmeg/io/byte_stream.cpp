@@ -34,7 +34,7 @@ class FileStream : public ByteStream {
     pollfd polled{.fd = file_.get(), .events = POLLIN, .revents = 0};
     while (interrupted_ == nullptr || !*interrupted_) {
       const int ready = ::poll(&polled, 1, kPollMilliseconds);
-      // Also where poll() fails: read() then says why.
+      // Return also where poll() fails: read() then says why.
       if (ready > 0 || (ready < 0 && errno != EINTR)) return Status();
     }
     return Status(StatusCode::kCancelled, "interrupted");
@@ -69,7 +69,7 @@ class ResumedStream : public ByteStream {
 
 }  // namespace
 
-/// By content, as a pipe has no name and names of downloads are often wrong.
+/// Goes by the content, as a pipe has no name and names of downloads are often wrong.
 Compression compression_of(std::string_view begin) {
   constexpr std::string_view kXz("\xfd\x37zXZ\0", kCompressionMagicBytes);
   if (begin.starts_with("\x1f\x8b")) return Compression::kGzip;

@@ -84,7 +84,7 @@ int64_t data_end(const FileDescriptor& file, int64_t offset, int64_t end) {
 
 /// Makes `file` at least `size` bytes long.
 Status extend(const FileDescriptor& file, int64_t size) {
-  // Never shorter: several ranges may be copied into one file, in any order.
+  // Never shorten it: several ranges may be copied into one file, in any order.
   MEG_ASSIGN_OR_RETURN(const int64_t now, file.size());
   if (now < size && ::ftruncate(file.get(), size) != 0) return errno_error(errno, file.path());
   return Status();
@@ -104,7 +104,7 @@ Status FileDescriptor::copy_from(const FileDescriptor& from, int64_t from_offset
   const int64_t end = from_offset + length;
   const int64_t shift = offset - from_offset;
   for (int64_t at = from_offset; at < end;) {
-    // A turn takes one hole and about kStretch of the data behind it, in one or several moves.
+    // A turn takes one hole and about kStretch of the data after it, in one or several moves.
     const int64_t begin = at;
     if (may_have_holes) at = hole_end(from, at, end);
     for (const int64_t stop = may_have_holes && at < end ? data_end(from, at, end) : end;

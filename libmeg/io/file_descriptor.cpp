@@ -147,7 +147,7 @@ Status FileDescriptor::sync() const {
 }
 
 Status FileDescriptor::close() {
-  // Never closed twice, also not after EINTR: Linux has let the descriptor go by then, and another
+  // Never close twice, not even after EINTR: Linux has let the descriptor go by then, and another
   // thread may already own its number.
   const int fd = std::exchange(fd_, -1);
   if (fd >= 0 && ::close(fd) != 0) return errno_error(errno, path_);

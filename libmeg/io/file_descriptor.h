@@ -23,11 +23,11 @@ class FileDescriptor {
   FileDescriptor& operator=(FileDescriptor&& other) noexcept;
   ~FileDescriptor();
 
-  /// For files that are read sequentially. Opening a pipe does not wait for its writer; until there
-  /// is one, poll() waits and reading finds the end.
+  /// Opens a file that is read sequentially. Opening a pipe does not wait for its writer; until
+  /// there is one, poll() waits and reading finds the end.
   static Result<FileDescriptor> open_for_reading(const std::string& path);
 
-  /// For files that are read at offsets: pipes and devices are an error.
+  /// Opens a file that is read at offsets: pipes and devices are an error.
   static Result<FileDescriptor> open_regular(const std::string& path);
 
   int get() const { return fd_; }
@@ -50,7 +50,7 @@ class FileDescriptor {
   /// end.
   Result<size_t> read_some(std::span<std::byte> into) const;
 
-  /// As read, from byte `offset` of the file, without moving the file's position.
+  /// Reads like read(), from byte `offset` of the file, without moving the file's position.
   Result<size_t> read_at(int64_t offset, std::span<std::byte> into) const;
 
   /// Like read_at; kCorruption if the file ends before `into` is full.

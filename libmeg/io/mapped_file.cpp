@@ -76,7 +76,7 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 }
 
 MappedFile::~MappedFile() {
-  // In this order: a handler must not name this file for an address that the system gave to
+  // Keep this order: a handler must not name this file for an address that the system gave to
   // another.
   if (range_ != nullptr) remove_range(range_);
   if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());

@@ -50,9 +50,9 @@ class MappedFile {
   /// content can still be read from the file.
   void release(size_t offset, size_t length) const;
 
-  /// For a reader that has finished with `stretch`, a part of bytes(): does the same for its pages,
-  /// including those at its ends, and for surrounding pages that the system maps in addition. So
-  /// the mapped memory does not grow with the number of stretches.
+  /// Called by a reader that has finished with `stretch`, a part of bytes(): does the same for its
+  /// pages, including those at its ends, and for surrounding pages that the system maps in
+  /// addition. So the mapped memory does not grow with the number of stretches.
   void release(std::span<const std::byte> stretch) const;
 
  private:

@@ -72,7 +72,7 @@ class ParallelUnpackedStream : public ByteStream {
     taken_ = 0;
     meter_.packed += static_cast<int64_t>(piece.packed);
     meter_.unpacked += std::ssize(block_);
-    // In the order of the file, as for one thread, whatever pieces have been decompressed
+    // Check in the order of the file, as for one thread, whatever pieces have been decompressed
     // meanwhile.
     Status found = meter_.check(name_, max_ratio_);
     if (!found.ok()) fail(std::move(found));

@@ -35,7 +35,7 @@ class RecentFiles {
     return files_.front().pin;
   }
 
-  /// As the one that was used last. Those that were used longest ago go.
+  /// Keeps it as the one that was used last. Those that were used longest ago go.
   void keep(const void* key, Pin pin) {
     // Declared before the lock, so that files are closed after it: close() may wait for a network.
     std::list<File> gone;
@@ -74,7 +74,7 @@ class RecentFiles {
   std::unordered_map<const void*, std::list<File>::iterator> places_;
 };
 
-/// Never destroyed: files may be closed after main.
+/// Is never destroyed: files may be closed after main.
 RecentFiles& recent_files() {
   static auto* const files = new RecentFiles;
   return *files;

@@ -20,10 +20,10 @@ class PooledFile {
   /// counts in addition to the share.
   using Pin = std::shared_ptr<const FileDescriptor>;
 
-  /// For reading; pipes and devices are an error.
+  /// Opens for reading; pipes and devices are an error.
   static Result<PooledFile> open(const std::string& path);
 
-  /// For writing and reading; the file must not exist.
+  /// Creates for writing and reading; the file must not exist.
   static Result<PooledFile> create(const std::string& path);
 
   PooledFile();

@@ -27,9 +27,9 @@ struct TensorboardCurves {
 Status write_iteration(TensorboardWriter& writer, const TensorboardCurves& curves,
                        const IterationFigures& figures, const Losses& losses, int64_t world_size);
 
-/// With curves.timers, when a line is printed: iteration-time (seconds), throughput (TFLOP/s per
-/// GPU, with --log-throughput), and each timer's longest over the ranks as "NAME-time", seconds
-/// shared by normalizer steps.
+/// Writes, with curves.timers, when a line is printed: iteration-time (seconds), throughput
+/// (TFLOP/s per GPU, with --log-throughput), and each timer's longest over the ranks as
+/// "NAME-time", seconds shared by normalizer steps.
 Status write_times(TensorboardWriter& writer, const TensorboardCurves& curves, int64_t iteration,
                    double seconds_per_iteration, std::optional<double> tflops,
                    std::span<const TimerTimes> timers, double normalizer);

@@ -40,7 +40,7 @@ bool FieldReader::flag(std::string_view name, bool otherwise) {
 }
 
 std::optional<double> FieldReader::number(std::string_view name) {
-  // As Python takes an int for a float.
+  // Python takes an int for a float, too.
   const std::optional<FieldValue> value = lookup_(name);
   if (value) {
     if (const auto* integer = std::get_if<int64_t>(&*value)) return static_cast<double>(*integer);

@@ -15,7 +15,7 @@ namespace meg::megatron {
 using FieldValue =
     std::variant<std::monostate, bool, int64_t, double, std::string, std::vector<std::string>>;
 
-/// As an error message shows it: None, True, 0.1, "text", ["a", "b"].
+/// The text that an error message shows: None, True, 0.1, "text", ["a", "b"].
 std::string field_text(const FieldValue& value);
 
 /// Compares as in Python: 10000 equals 10000.0, and True equals 1.

@@ -56,7 +56,7 @@ class LiteralReader {
     std::optional<FieldValue> value = field();
     if (!value) return std::nullopt;
     if (auto* text = std::get_if<std::string>(&*value)) return std::move(*text);
-    // As written, not as printed again: 1e-5 stays 1e-5.
+    // Return it as written, not as printed again: 1e-5 stays 1e-5.
     return std::string(before.substr(0, before.size() - text_.size()));
   }
 

@@ -18,7 +18,7 @@ Result<std::unique_ptr<ObjectStore>> open_store() {
 bool is_address(std::string_view path) { return path.starts_with("s3://"); }
 
 Result<const ObjectStore*> object_store() {
-  // Once a process: the module, the settings and the open connections are the same for all.
+  // Open it once a process: the module, the settings and the open connections are the same for all.
   static const Result<std::unique_ptr<ObjectStore>> store = open_store();
   if (!store.has_value()) return store.error();
   return store->get();

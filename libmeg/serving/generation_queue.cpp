@@ -79,7 +79,7 @@ class GenerationQueue::Worker {
     const bool stopping = queue_.stopping_;
     const bool grace = std::chrono::steady_clock::now() < queue_.end_of_grace_;
     lock.unlock();
-    // Without the lock: checking may take a while, and submit() must not wait for it.
+    // Check without the lock: checking may take a while, and submit() must not wait for it.
     check_new(before);
     if (!stopping) return true;
     refuse_waiting();

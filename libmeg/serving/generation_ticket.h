@@ -25,7 +25,7 @@ class GenerationTicket {
   /// Readable, for poll(), once take() has an answer.
   int ready_fd() const { return ready_.get(); }
 
-  /// Once, and only after ready_fd() was readable.
+  /// May be called once, and only after ready_fd() was readable.
   Result<GenerationOutcome> take();
 
   /// Declares that the outcome is no longer wanted: the job leaves the queue or the engine at the

@@ -21,7 +21,7 @@ using Clock = std::chrono::steady_clock;
 
 enum class Waited { kReady, kTimeout, kGone };
 
-/// Until the ticket is ready, the deadline has come or the client has closed its connection.
+/// Waits until the ticket is ready, the deadline has come or the client has closed its connection.
 Waited wait(const GenerationTicket& ticket, int client, Clock::time_point deadline) {
   for (;;) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
@@ -130,7 +130,7 @@ ApiAnswer MegatronApi::answer(std::string_view body, int client) {
 }
 
 Status MegatronApi::answer_or_fail(std::string_view body, int client, ApiAnswer* answer) {
-  // From the request's arrival: waiting in the queue counts.
+  // Count from the request's arrival: waiting in the queue counts.
   const Clock::time_point deadline = Clock::now() + timeout_;
   MEG_ASSIGN_OR_RETURN(const TextRequest request, read_text_request(body, rules_));
   answer->prompts = static_cast<int64_t>(request.prompts.size());

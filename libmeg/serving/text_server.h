@@ -61,7 +61,7 @@ class TextServer {
 
   const std::string name_;
   const double request_timeout_;  ///< Seconds.
-  // In the order of use, so that the server's threads are gone before api_ and queue_ are.
+  // They are in the order of use, so that the server's threads are gone before api_ and queue_ are.
   GenerationQueue queue_;
   MegatronApi api_;
   std::unique_ptr<HttpServer> server_;

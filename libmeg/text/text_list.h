@@ -15,7 +15,7 @@ namespace meg::text {
 class TextList {
  public:
   /// Where a text's bytes are: in the line, or where its escapes were resolved. In each place
-  /// every text lies behind the one before.
+  /// every text lies after the one before.
   enum class Place { kLine, kUnescaped };
 
   class Iterator {

@@ -56,7 +56,7 @@ std::vector<std::string> files_of(const TokenizerOptions& options) {
   return files;
 }
 
-/// For messages.
+/// Names the tokenizer in messages: its type and its files.
 std::string named(const TokenizerOptions& options) {
   std::string text = options.tokenizer_type;
   for (const std::string& file : files_of(options)) {

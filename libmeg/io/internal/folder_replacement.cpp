@@ -11,8 +11,8 @@ namespace {
 Status rename_error(const std::string& to) { return errno_error(errno, "cannot rename to " + to); }
 
 Result<FolderReplacement> replace_in_two_steps(const std::string& from, const std::string& to) {
-  // Beside the staging folder, whose name is unique, so this one is too. A process that dies
-  // between the two renames leaves both trees, none of them under the final name.
+  // The older tree goes beside the staging folder, whose name is unique, so its name is too. A
+  // process that dies between the two renames leaves both trees, none of them under the final name.
   const std::string older = from + ".older";
   if (::rename(to.c_str(), older.c_str()) != 0) return rename_error(older);
   if (::rename(from.c_str(), to.c_str()) == 0) return FolderReplacement{older};

@@ -14,7 +14,7 @@ constexpr size_t kZstdHeaderBytes = 18;
 Frame zstd_frame(std::span<const std::byte> bytes) {
   if (bytes.size() < kZstdHeaderBytes) return {.kind = Kind::kMore};
   const unsigned long long unpacked = ::ZSTD_getFrameContentSize(bytes.data(), bytes.size());
-  // Also where there is none: its constants for that are the largest numbers.
+  // This covers a missing size too: zstd's constants for that are the largest numbers.
   if (unpacked > kMaxFrameBytes) return {};
   const size_t packed = ::ZSTD_findFrameCompressedSize(bytes.data(), bytes.size());
   if (::ZSTD_getErrorCode(packed) == ZSTD_error_srcSize_wrong) return {.kind = Kind::kMore};

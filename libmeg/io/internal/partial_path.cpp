@@ -29,7 +29,7 @@ std::string next_partial_path(const std::string& path) {
 bool is_partial_name(std::string_view name, const std::string& path) {
   const std::string start = fs::path(path).filename().string().append(kPartial);
   if (!name.starts_with(start)) return false;
-  // Only what next_partial_path() can have made: these names are removed, so a user's
+  // Accept only what next_partial_path() can have made: these names are removed, so a user's
   // `x.partial-notes` must not be one.
   const std::string_view rest = name.substr(start.size());
   const size_t dash = rest.find('-');

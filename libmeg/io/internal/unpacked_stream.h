@@ -9,8 +9,8 @@
 
 namespace meg::io {
 
-/// As unpacked_stream(), by the thread that reads, of a file that `meter` has gone through already,
-/// up to where the unpacker continues that the first read() makes.
+/// Unpacks, in the thread that reads, a file that `meter` has gone through already, up to where the
+/// unpacker continues that the first read() makes; otherwise like unpacked_stream().
 std::unique_ptr<ByteStream> one_unpacked_stream(std::unique_ptr<ByteStream> packed,
                                                 MakeUnpacker make, std::string name,
                                                 UnpackingMeter meter, int64_t max_ratio);

@@ -13,7 +13,7 @@ namespace meg::logging {
 /// calls. https://protobuf.dev/programming-guides/encoding
 class ProtobufMessage {
  public:
-  /// Also for enumerations and bools.
+  /// Serves enumerations and bools too.
   void add_integer(uint32_t field, int64_t value) {
     add_key(field, kVarint);
     add_varint(static_cast<uint64_t>(value));

@@ -16,7 +16,7 @@ struct StoreModule {
   Result<std::unique_ptr<ObjectStore>> (*open)();
 };
 
-/// Beside the libraries of an installed libmeg; found through the run path of the program.
+/// Lies beside the libraries of an installed libmeg; found through the run path of the program.
 inline constexpr char kStoreModuleFile[] = "libmeg_s3.so";
 
 /// The module's one symbol, a StoreModule.

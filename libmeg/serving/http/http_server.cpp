@@ -29,7 +29,7 @@
 namespace meg::serving {
 namespace {
 
-/// Until descriptors or memory for a further connection may be there again.
+/// The wait until descriptors or memory for a further connection may be there again.
 constexpr auto kPause = std::chrono::milliseconds(20);
 
 constexpr std::string_view kBusy =

@@ -37,7 +37,7 @@ struct HttpHandlers {
   std::function<Health()> health;
   /// `GET /`: a page of HTML; must outlive the server.
   std::string_view page;
-  /// For each request, before its answer is sent; may be empty.
+  /// Called for each request, before its answer is sent; may be empty.
   std::function<void(const RequestLog&)> log;
 };
 

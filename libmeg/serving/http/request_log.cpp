@@ -13,8 +13,8 @@ namespace {
 constexpr size_t kShownName = 60;
 constexpr size_t kShownPrompt = 60;
 
-/// In quotes only where that is needed to keep it harmless: a client must not be able to begin a
-/// line of its own in the log, or to send commands to the terminal that shows it.
+/// Quotes the name only where that is needed to keep it harmless: a client must not be able to
+/// begin a line of its own in the log, or to send commands to the terminal that shows it.
 std::string shown(const std::string& name) {
   const std::string quoted = text::printable(name, kShownName);
   return quoted.size() == name.size() + 2 ? name : quoted;

@@ -10,8 +10,8 @@ namespace {
 
 using nlohmann::json;
 
-/// In ASCII with U+FFFD for what is not UTF-8: a token may be part of a character, and an error's
-/// message may hold any bytes.
+/// Writes ASCII with U+FFFD for what is not UTF-8: a token may be part of a character, and an
+/// error's message may hold any bytes.
 std::string written(const json& answer) {
   return answer.dump(-1, ' ', true, json::error_handler_t::replace) + "\n";
 }

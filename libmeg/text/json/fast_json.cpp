@@ -17,7 +17,7 @@
 // every doubt may be answered by false. What is taken must be what the other would give, byte for
 // byte; a fuzzer holds them to it (docs/decisions/04-json-lines.md).
 //
-// Bounds: UTF-8 is checked once for the whole line, so that everything behind that may look at
+// Bounds: UTF-8 is checked once for the whole line, so that everything after that may look at
 // single bytes. Looking ahead (at_[1], the digits of an escape, vectors of the kernels) may pass
 // end_ by up to kTextPadding bytes, which are readable; nothing found there counts, as at_ is
 // compared with end_ before it is trusted.
@@ -101,7 +101,7 @@ bool FastJsonReader::read_asked_value(AskedValue& value) {
   }
 }
 
-/// Reads a string from behind its opening quote.
+/// Reads a string from the byte after its opening quote.
 bool FastJsonReader::read_text(AskedValue& value) {
   const char* begin = at_;
   at_ = kernels_.find_special(at_, end_);

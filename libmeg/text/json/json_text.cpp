@@ -78,7 +78,7 @@ void JsonText::end(char bracket) {
 }
 
 void JsonText::before_value() {
-  // A value behind its key, or the outermost one, stands where it is; any other begins a line.
+  // A value after its key, or the outermost one, stands where it is; any other begins a line.
   if (has_key_ || depth_ == 0) {
     has_key_ = false;
     return;

@@ -49,7 +49,7 @@ bool unescape_portable(const char*& at, const char* end, char*& out) {
     at += plain;
     out += plain;
     if (special == 0) continue;
-    // A quote in the padding behind `end` closes nothing, and a control character is not allowed.
+    // A quote in the padding after `end` closes nothing, and a control character is not allowed.
     if (*at != '\\') return *at == '"' && at < end;
     while (*at == '\\' && at < end) {
       if (!unescape_one(at, out)) return false;

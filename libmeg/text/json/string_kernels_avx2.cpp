@@ -37,7 +37,7 @@ MEG_TARGET_AVX2 const char* find_special(const char* at, const char* end) {
   return at;
 }
 
-/// As unescape_portable, 32 bytes at a time.
+/// Works like unescape_portable, 32 bytes at a time.
 MEG_TARGET_AVX2 bool unescape(const char*& at, const char* end, char*& out) {
   while (at < end) {
     const __m256i bytes = load(at);

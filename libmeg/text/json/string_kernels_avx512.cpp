@@ -65,7 +65,7 @@ MEG_TARGET_AVX512 inline __m512i look_up(const void* table, __m512i bytes) {
   return _mm512_permutex2var_epi8(load(entries), bytes, load(entries + kBlock));
 }
 
-/// At every place the byte that stands `distance` places further on (or before).
+/// Gives at every place the byte that stands `distance` places further on (or before).
 MEG_TARGET_AVX512 inline __m512i from_further_on(__m512i bytes, int distance) {
   return _mm512_permutexvar_epi8(_mm512_add_epi8(load(kPlaces.data()), all(distance)), bytes);
 }
@@ -154,7 +154,7 @@ MEG_TARGET_AVX512 bool unescape(const char*& at, const char* end, char*& out) {
     const uint64_t escaped = starts << 1;
     const __m512i meanings = look_up(kSimpleEscapes.data(), bytes);
     const uint64_t simple = _mm512_test_epi8_mask(meanings, meanings) & ~high_bits(bytes);
-    // Simple escapes: the backslash is dropped, the letter behind it becomes its meaning. An escape
+    // Simple escapes: the backslash is dropped, the letter after it becomes its meaning. An escape
     // whose letter lies in the next block has no bit in `simple` and so stays refused.
     Block block{_mm512_mask_mov_epi8(bytes, escaped, meanings), ~starts, starts & ~(simple >> 1)};
     if (block.refused != 0) unescape_units(bytes, block);

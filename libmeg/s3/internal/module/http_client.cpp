@@ -183,7 +183,7 @@ std::unique_ptr<HttpClient::Connection> HttpClient::take() const {
       return connection;
     }
   }
-  // As many as there are requests at once, which the callers' threads bound.
+  // There are never more than requests at once, whose number the callers' threads bound.
   return std::make_unique<Connection>(settings_);
 }
 

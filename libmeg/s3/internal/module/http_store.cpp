@@ -22,14 +22,14 @@ constexpr size_t kFirstBytes = size_t{64} << 10;
 /// Bytes of one request; a broken connection loses no more.
 constexpr size_t kMaxRange = size_t{8} << 20;
 
-/// Beside the bytes asked for: answers that are errors or lists.
+/// Bytes of answers that are errors or lists, beside the bytes asked for.
 constexpr size_t kMaxText = size_t{16} << 20;
 
 /// Stores want the hash of a request's body signed, which is empty, and libcurl may not say it.
 constexpr const char* kNoBody =
     "x-amz-content-sha256: e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
-/// In front of the second try; each time twice as long.
+/// The wait before the second try; each further one is twice as long.
 constexpr std::chrono::milliseconds kFirstWait{100};
 constexpr std::chrono::milliseconds kMaxWait{20'000};
 constexpr std::chrono::milliseconds kWaitStep{50};  // between two looks at `interrupted`
@@ -227,7 +227,7 @@ Result<std::vector<std::string>> HttpStore::list(const std::string& prefix, bool
   std::vector<std::string> found;
   std::string token;
   do {
-    // In the order of their names, as signatures want it.
+    // Put them in the order of their names, as signatures want it.
     const std::string query =
         (token.empty() ? "" : "continuation-token=" + percent_encoded(token, false) + '&') +
         (is_folder ? "delimiter=%2F&" : "") +

@@ -46,7 +46,7 @@ void ConnectionRegistry::remove(ClientConnection* connection) {
   const std::lock_guard lock(mutex_);
   connections_.erase(connection);
   leaving_.erase(connection);
-  // Under the lock: who waits may destroy this as soon as it is released.
+  // Notify under the lock: who waits may destroy this as soon as it is released.
   removed_.notify_all();
 }
 

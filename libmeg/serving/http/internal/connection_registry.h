@@ -35,7 +35,7 @@ class ConnectionRegistry {
   bool wait_until_empty(std::chrono::milliseconds time);
 
  private:
-  /// With the lock held.
+  /// Must be called with the lock held.
   bool interrupt_one();
 
   const size_t max_connections_;

@@ -168,7 +168,7 @@ HttpError HttpReader::broken_off() const {
 MaybeError HttpReader::read_line(size_t limit, const HttpError& too_long, std::string* line) {
   line->clear();
   for (char c = 0;;) {
-    // One byte at a time out of the connection's buffer: nothing behind this request may be taken.
+    // One byte at a time out of the connection's buffer: nothing after this request may be taken.
     if (connection_.read(&c, 1) != 1) return broken_off();
     if (c == '\n') break;
     // One more than the limit, for the CR that is taken off below.

@@ -53,7 +53,8 @@ class HttpReader {
   /// what could be read, even after an error.
   std::optional<HttpError> read_head(HttpRequest* request);
 
-  /// After read_head(); tells a client that waits for it to continue. max_bytes: of the body.
+  /// Called after read_head(); tells a client that waits for it to continue. max_bytes: of the
+  /// body.
   std::optional<HttpError> read_body(size_t max_bytes, std::string* body);
 
   /// Whether all of the request has been read, so that another one may follow.

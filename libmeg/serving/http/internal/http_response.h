@@ -14,7 +14,7 @@ struct HttpResponse {
   int status = 200;
   std::string body = {};
   std::string_view content_type = kJsonType;  ///< A literal.
-  /// Beside those of every answer.
+  /// Headers beside those of every answer.
   std::vector<std::pair<std::string_view, std::string>> headers = {};
 };
 

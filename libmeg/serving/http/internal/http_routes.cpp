@@ -67,7 +67,7 @@ bool HttpRoutes::answer_one(ClientConnection& connection, bool last) const {
   line.path = exchange.request.path;
   line.status = response.status;
   line.seconds = since_first_byte.seconds();
-  // Before the answer is sent, so that who has it finds its line.
+  // Log before the answer is sent, so that who has it finds its line.
   if (handlers_.log) handlers_.log(line);
   const std::string bytes = written(response, close, exchange.request.method != "HEAD");
   return connection.write(bytes.data(), bytes.size()) >= 0 && !close;
@@ -75,7 +75,8 @@ bool HttpRoutes::answer_one(ClientConnection& connection, bool last) const {
 
 HttpResponse HttpRoutes::respond(Exchange& exchange) const {
   std::optional<HttpError> error = exchange.reader.read_head(&exchange.request);
-  // Before the path is looked at: a page of a stranger learns nothing but that it may not ask.
+  // Check before the path is looked at: a page of a stranger learns nothing but that it may not
+  // ask.
   if (!error) error = hosts_.check(exchange.request);
   if (error) return error_response(error->status, error->message);
   return respond_to_path(exchange);
