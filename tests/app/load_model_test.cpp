@@ -26,7 +26,7 @@ ModelRequest small_request() {
   return request;
 }
 
-/// As a flag of the command line.
+/// Gives the value like a flag of the command line.
 void give(ModelRequest& request, std::string_view dest, int64_t value) {
   request.args.give(*megatron::find_argument(megatron::ArgumentFamily::kTraining, dest), value);
 }

@@ -77,7 +77,7 @@ class Medians:
 
 def interleaved(count, commands, clean):
     """The Medians of each of `commands`, functions that make a Run, each run `count` times by turns. clean:
-    called behind every run."""
+    called after every run."""
     runs = [[] for _ in commands]
     for _ in range(count):
         for command, own in zip(commands, runs):

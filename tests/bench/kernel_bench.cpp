@@ -139,7 +139,7 @@ Race adam_race() {
   };
   const auto aten = [s] {
     const double norm = at::_foreach_norm(s->peer_gradient)[0].item<double>();
-    // As training does, where every step has new gradients: ours clips a copy in registers.
+    // Clip as training does, where every step has new gradients: ours clips a copy in registers.
     if (norm > 1) at::_foreach_mul_(s->peer_gradient, 1 / (norm + 1e-6));
     s->steps[0] += 1;
     at::_fused_adamw_(s->peer, s->peer_gradient, s->peer_avg, s->peer_avg_sq, {}, s->steps, 1e-4,

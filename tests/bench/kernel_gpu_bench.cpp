@@ -40,7 +40,7 @@ class Buffer {
     }
   }
 
-  /// Of normal numbers, as fill_normal() makes them.
+  /// Holds normal numbers, as fill_normal() makes them.
   Buffer(meg::kernels::FloatType type, int64_t count, float deviation = 1)
       : Buffer(count * meg::kernels::float_type_size(type)) {
     fill_normal(type, deviation);

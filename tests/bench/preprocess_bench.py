@@ -79,7 +79,7 @@ def corpus(arguments, kind):
     path = os.path.join(arguments.corpus_dir, name)
     if not os.path.exists(path):
         os.makedirs(arguments.corpus_dir, exist_ok=True)
-        # In a process of its own: what this one holds when it starts another counts as that one's peak memory, too.
+        # Use a process of its own: what this one holds when it starts another counts as that one's peak memory, too.
         maker = multiprocessing.Process(target=make_corpus,
                                         args=(arguments.shared, kind, megabytes, path + ".partial"))
         maker.start()

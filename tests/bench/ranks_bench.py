@@ -111,7 +111,7 @@ def peer_steps(a, name):
 
 def check(a, name, steps, expected):
     for i, (found, wanted) in enumerate(zip(steps, expected, strict=True)):
-        # The norm is printed with three digits behind the point.
+        # The norm is printed with three digits after the point.
         if abs(found[0] - wanted[0]) > TOLERANCE * wanted[0] or abs(found[1] - wanted[1]) > 2e-3:
             sys.exit(f"error: {name}: step {i + 1}: expected loss and gradient norm {wanted}, found {found}")
 

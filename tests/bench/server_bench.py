@@ -52,7 +52,7 @@ def make_prompts(count):
 
 
 def offline(arguments, flags, prompts):
-    """Texts behind the prompts and tokens/s."""
+    """Texts after the prompts and tokens/s."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "prompts.jsonl"
         path.write_text("".join(json.dumps({"text": prompt}) + "\n" for prompt in prompts))

@@ -81,7 +81,7 @@ def megatron_core(a, size):
 
 
 def llm_c(a, size):
-    """llm.c reads uint16 tokens behind 256 int32: magic, version, count."""
+    """llm.c reads uint16 tokens after 256 int32: magic, version, count."""
     layers, hidden, heads, vocab, seq = a.shape
     tokens = a.folder / "random.bin"
     if not tokens.exists():

@@ -210,7 +210,7 @@ TEST(DistChunks, CoverTheirTensorOnce) {
   EXPECT_TRUE(check_chunks(tensor_of({}, {{{}, {}}})).ok());
   EXPECT_TRUE(check_chunks(tensor_of({0, 3}, {})).ok());
   EXPECT_TRUE(check_chunks(tensor_of({4, 6}, {{{0, 0}, {4, 6}}})).ok());
-  // Around a corner, as data-parallel ranks cut.
+  // These lie around a corner, as data-parallel ranks cut.
   EXPECT_TRUE(
       check_chunks(
           tensor_of({4, 6},

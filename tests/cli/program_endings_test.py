@@ -182,7 +182,7 @@ class Waiting(Programs):
                     process.send_signal(number)
                     break
             stderr = process.communicate(timeout=TIMEOUT)[1]
-            # Not by the signal where that came at the very end.
+            # The signal does not end it where it came at the very end.
             self.assertIn(process.returncode, (0, -number), stderr)
             left = os.listdir(caches)
             self.assertFalse([name for name in left if ".partial" in name or ".lock" in name], left)

@@ -218,7 +218,7 @@ TEST(ShardRun, NamesTheFirstDifferenceOfTwoShards) {
   EXPECT_THAT(
       merge_error(kGpt2, run, kOther, run),
       HasSubstr("found tokenizer \"TikTokenizer\" of 400 tokens (\"4567def\"), there \"GPT2BPE"));
-  // Of others nothing is known.
+  // Nothing is known of others.
   EXPECT_EQ(merge_error(kGpt2, run, {}, {}), "");
 }
 

@@ -117,7 +117,7 @@ TEST(TntidxBuilder, ResumesAtAMark) {
     IndexedDatasetBuilder builder = create(folder.path("set"), {.resume_at = mark});
     add_two_documents(builder);
     mark = builder.mark().value();
-    ASSERT_TRUE(builder.add_item(bytes_of<int32_t>({5})).ok());  // behind the mark: lost
+    ASSERT_TRUE(builder.add_item(bytes_of<int32_t>({5})).ok());  // after the mark: lost
     ASSERT_TRUE(builder.end_document().ok());
   }
   IndexedDatasetBuilder builder = create(folder.path("set"), {.resume_at = mark});

@@ -2,7 +2,7 @@
 
 namespace meg::emulation {
 
-// Not in the header: what kernels' object files hold of variables is taken for shared memory.
+// It is not in the header: what kernels' object files hold of variables is taken for shared memory.
 cudaError_t last_error = cudaSuccess;
 
 }  // namespace meg::emulation

@@ -39,7 +39,7 @@ std::string token_of(std::span<const uint8_t> choices) {
 }
 
 /// The tokens of the input, taken from its front, and the single bytes; where the first byte is
-/// odd, behind what merges to each character.
+/// odd, after what merges to each character.
 std::vector<std::string> take_tokens(std::span<const uint8_t>& input) {
   const uint8_t first = input[0];
   input = input.subspan(1);

@@ -1,5 +1,5 @@
 // Any line: the fast reader, with every instruction set, and the strict one give the same texts
-// where the fast one takes the line. The input's first byte is what stands behind the line.
+// where the fast one takes the line. The input's first byte is what stands after the line.
 
 #include <cstdint>
 #include <cstdio>

@@ -20,7 +20,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   const auto element = static_cast<size_t>(meg::dtype_size(header->dtype));
   MEG_FUZZ_CHECK(header->offset + static_cast<size_t>(header->elements) * element == size);
-  // Only what is small: the written header has room for every dimension.
+  // Go on only with what is small: the written header has room for every dimension.
   if (header->shape.size() > 8) return 0;
   const auto written = meg::numpy::npy_header(header->dtype, header->shape);
   MEG_FUZZ_CHECK(written.has_value());

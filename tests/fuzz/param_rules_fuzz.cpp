@@ -1,4 +1,4 @@
-// Any bytes as a --param-rules file and, behind the first NUL, as a parameter's name: an error that
+// Any bytes as a --param-rules file and, after the first NUL, as a parameter's name: an error that
 // names a line, or rules that give names back as they were.
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // Any text as the journal of preprocess_data --resume: what is taken is within bounds, what is not
 // is refused in one line. After a + the text gets the lines of this run before it and a right
-// checksum behind it.
+// checksum after it.
 
 #include <cstddef>
 #include <cstdint>

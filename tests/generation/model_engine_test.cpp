@@ -44,7 +44,7 @@ struct Served {
     return std::move(texts->front());
   }
 
-  /// Log probabilities over the true vocabulary behind each token, without a cache.
+  /// Log probabilities over the true vocabulary after each token, without a cache.
   at::Tensor scores(const std::vector<int32_t>& tokens) {
     const c10::NoGradGuard without_gradients;
     const at::Tensor ids = at::tensor(at::ArrayRef<int32_t>(tokens)).to(at::kLong).unsqueeze(0);

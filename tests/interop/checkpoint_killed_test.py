@@ -98,7 +98,7 @@ class ManyRanks(SpoiltCheckpoint):
 
     def setUp(self):
         super().setUp()
-        # In memory where there is such a place: a disk may take long to flush so many files.
+        # Save in memory where there is such a place: a disk may take long to flush so many files.
         shared = "/dev/shm" if os.path.isdir("/dev/shm") else None
         folder = tempfile.TemporaryDirectory(prefix="meg-test-", dir=shared)
         self.addCleanup(folder.cleanup)

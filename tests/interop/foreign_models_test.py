@@ -16,7 +16,7 @@ MODELS = {
     "plain": None, "latent_attention": "multi_latent_attention",
     "low_rank_queries": "multi_latent_attention", "predicted_tokens": "mtp_num_layers",
     "output_gate": "attention_output_gate", "sinks": "softmax_type"}
-# Of packages that cannot be built here: Mamba, ModelOpt, fla.
+# These are of packages that cannot be built here: Mamba, ModelOpt, fla.
 PARAMETERS = {
     "decoder.layers.0.mixer.in_proj.weight": "hybrid_layer_pattern",
     "decoder.layers.0.self_attention.A_log": "experimental_attention_variant",

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Training states of mixtures of experts, in all forms in which the real megatron-core saves them.
 
-The same run saves its optimizers, those of experts chained behind the others, in each form: all of
+The same run saves its optimizers, those of experts chained after the others, in each form: all of
 them are one state. What checkpoint_util makes of it, megatron-core loads as what it saved itself.
 So of 0.16.1, which is installed, and of 0.19.2, which scripts/setup.sh unpacks for this test.
 

@@ -46,7 +46,7 @@ class MegatronCore(unittest.TestCase):
 
     def loaded(self, save):
         state = reference_files.load_ranks(save)[0, 0]
-        # In fp32 and with erf, as the reference was computed.
+        # Compute in fp32 and with erf, as the reference was computed.
         model = core.make_model(state["args"], bf16=False, bias_gelu_fusion=False)
         model.load_state_dict(state["model"], strict=True)
         return model.eval()

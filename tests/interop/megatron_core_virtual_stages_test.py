@@ -35,7 +35,7 @@ class VirtualStages(unittest.TestCase):
         return [os.path.join(folder, form) for form in FORMS]
 
     def test_masters_that_core_saved_shifted_are_refused(self):
-        """Behind a bucket that ends with padding the names have the state of what lies further on."""
+        """After a bucket that ends with padding the names have the state of what lies further on."""
         with tempfile.TemporaryDirectory() as folder:
             buffers, named = self.save({"pp": 2, "world_size": 4, "data_parallel_size": 2,
                                         "ddp_bucket_size": 5000}, os.path.join(folder, "saved"))

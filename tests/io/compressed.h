@@ -39,7 +39,7 @@ inline std::string xz_of(std::string_view text) {
   return packed;
 }
 
-/// As bgzip writes: members of at most 64 KiB that say their sizes, an empty one at the end.
+/// Packs as bgzip does: members of at most 64 KiB that say their sizes, an empty one at the end.
 inline std::string bgzip_of(std::string_view text) {
   constexpr size_t kMemberBytes = 0xff00;
   std::string packed;
@@ -57,7 +57,7 @@ inline std::string bgzip_of(std::string_view text) {
   }
 }
 
-/// As `xz -T2` writes: blocks of 1 MiB that say their sizes, behind `filters` (null: LZMA2 alone).
+/// Packs as `xz -T2` does: blocks of 1 MiB that say their sizes, by `filters` (null: LZMA2 alone).
 inline std::string xz_blocks_of(std::string_view text, const lzma_filter* filters,
                                 lzma_check check) {
   lzma_mt options{};

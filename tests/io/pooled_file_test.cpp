@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 
 constexpr int kFiles = 100;
 
-/// For the rest of the process; a hard limit, as clusters set it.
+/// Sets a hard limit, as clusters do, for the rest of the process.
 void allow_open_files(rlim_t count) {
   const rlimit limit{.rlim_cur = count, .rlim_max = count};
   ::setrlimit(RLIMIT_NOFILE, &limit);

@@ -20,7 +20,7 @@ inline constexpr SwigluShape kSwigluShapes[] = {{37, 129}, {1, 1},    {3, 8}, {2
 
 inline double plain_sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
-/// In double precision, from the definition.
+/// Computes in double precision, from the definition.
 inline void expect_swiglu(const FloatArray& input, const FloatArray& output, int64_t columns) {
   const auto x = input.floats(), y = output.floats();
   ASSERT_EQ(x.size(), 2 * y.size());

@@ -23,7 +23,7 @@ bool has_driver = false;
 bool has_torch_cuda = true;
 }  // namespace
 
-// In front of the C library's.
+// These take precedence over the C library's.
 extern "C" int access(const char* path, int mode) noexcept {
   if (has_driver && std::strcmp(path, "/dev/nvidiactl") == 0) return 0;
   return ::faccessat(AT_FDCWD, path, mode, 0);

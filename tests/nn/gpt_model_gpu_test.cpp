@@ -200,7 +200,7 @@ TEST(GptModelGpuTest, RecordedStepsAreWholePasses) {
       return states.has_value() ? *states : at::zeros_like(whole);
     };
     extend(at::cat({tokens[0].narrow(0, 0, 2), tokens[1].narrow(0, 0, 4)}), {{2, 2}, {0, 4}});
-    // The first step is run as it is, the second recorded; then both are launched, also behind
+    // The first step is run as it is, the second recorded; then both are launched, also after
     // steps of another number of tokens and of other slots.
     for (int64_t i = 0; i < 6; ++i) {
       const at::Tensor pair = at::stack({tokens[0][2 + i], tokens[1][4 + i]});

@@ -69,7 +69,7 @@ TEST(KvCacheTest, SequencesOfDifferentLengthsGiveTheLogitsOfWholeForwardPasses) 
     expect_same(
         step(model, cache, {{0, 1}, {2, 1}}, at::cat({b.narrow(0, 3, 1), a.narrow(0, 6, 1)})),
         at::cat({whole_b.narrow(0, 3, 1), whole_a.narrow(0, 6, 1)}));
-    // Several new tokens behind cached ones.
+    // Several new tokens after cached ones.
     expect_same(
         step(model, cache, {{0, 4}, {2, 1}}, at::cat({b.narrow(0, 4, 4), a.narrow(0, 7, 1)})),
         at::cat({whole_b.narrow(0, 4, 4), whole_a.narrow(0, 7, 1)}));

@@ -50,8 +50,8 @@ constexpr int64_t kHidden = kTokens * 16;
 constexpr int64_t kLayers = 5;
 
 TEST(TensorParallelTest, LayersSumFourTimesAStep) {
-  // Each layer behind both of its blocks, and on the way back; the embedding and the output layer;
-  // the loss its largest logits, its labels' logits and its sums of exponentials.
+  // Each layer sums after both of its blocks, and on the way back; the embedding and the output
+  // layer; the loss its largest logits, its labels' logits and its sums of exponentials.
   EXPECT_THAT(counts_of_a_step(/*sequence_parallel=*/false),
               UnorderedElementsAre(Pair(
                   "all_reduce",

@@ -72,7 +72,7 @@ class Ahead {
                    return std::unique_ptr<ColumnReader>(std::make_unique<FakeReader>(groups));
                  }) {}
 
-  /// What `threads` threads read, by the turns of their claims; an error as -1, behind which
+  /// What `threads` threads read, by the turns of their claims; an error as -1, after which
   /// nothing is claimed. Each must keep the number and input that its chunk was given.
   std::vector<int64_t> read_by(int threads) {
     std::vector<std::thread> readers;

@@ -38,7 +38,7 @@ SPACES = [" ", " ", " ", "", "", "\n", "\n\n", "\r\n", "\t", "  ", "\u00a0", " \
 
 
 class KeptNewlines(PunktLanguageVars):
-    """As --keep-newlines has it: the match takes the word before the mark and the whitespace behind it."""
+    """As --keep-newlines has it: the match takes the word before the mark and the whitespace after it."""
     _period_context_fmt = r"\S*%(SentEndChars)s\s*(?=(?P<after_tok>%(NonWord)s|(?P<next_tok>\S+)))"
 
 

@@ -169,8 +169,8 @@ const json& find_case(const std::string& name, const std::string& revision) {
   return none;
 }
 
-/// As recorded, but for Megatron's faults: the .idx files of 6ef5bdc with --append-eod come from
-/// core_v0.9.0, the missing .idx of a first key from v2.6.
+/// Returns what was recorded, but for Megatron's faults: the .idx files of 6ef5bdc with
+/// --append-eod come from core_v0.9.0, the missing .idx of a first key from v2.6.
 std::map<std::string, std::string> expected_outputs(const json& one) {
   const std::string name = one["name"];
   std::map<std::string, std::string> paths = recorded_outputs(one);

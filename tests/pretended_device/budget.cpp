@@ -15,7 +15,7 @@ namespace {
 
 constexpr char kFile[] = MEG_SOURCE_DIR "/tests/pretended_device/budget.txt";
 
-/// Numbers by scenario and name, in the file's order behind its comment.
+/// Numbers by scenario and name, in the file's order after its comment.
 struct Budget {
   std::string comment;
   std::map<std::pair<std::string, std::string>, int64_t> numbers;

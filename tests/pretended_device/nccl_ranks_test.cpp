@@ -60,8 +60,8 @@ class NcclRanksTest : public ::testing::Test {
     if (!test::load_cuda_library()) GTEST_SKIP() << "this LibTorch is for CPUs only";
   }
 
-  /// As test::launched_ranks(), with such many devices, and their messages in the folder of the
-  /// test.
+  /// Works like test::launched_ranks(), with so many devices, and their messages in the folder of
+  /// the test.
   bool launched_ranks(int ranks, int devices) {
     ::setenv("MEG_PRETENDED_DEVICES", std::to_string(devices).c_str(), /*overwrite=*/1);
     ::setenv("MEG_PRETENDED_NCCL", folder_.path("").c_str(), /*overwrite=*/1);
@@ -115,7 +115,7 @@ TEST_F(NcclRanksTest, TwoRanksThatSendToEachOtherDoNotWait) {
   const ParallelState state = connected({1, 1, 1, 1, 2});
   ProcessGroup& group = *state.pipeline();
   const int other = 1 - group.rank();
-  // As between stages: the first message of each direction meets a rank that waits for it.
+  // Send as between stages: the first message of each direction meets a rank that waits for it.
   const auto send = [&](int i) {
     return group.start_send(at::full({100}, i, at::kFloat).to(state.device()), other);
   };

@@ -130,7 +130,8 @@ TEST_F(PretendedDeviceTest, DropoutInSixteenthsLeavesAttentionToCudnn) {
   EXPECT_EQ(counts.kernels.at("cudnnBackendExecute"), 2 * gpt_of_24_layers().num_layers);
 }
 
-/// With what Llama's layers have: RMSNorm, rotary embedding, grouped queries, SwiGLU, no biases.
+/// The model has what Llama's layers have: RMSNorm, rotary embedding, grouped queries, SwiGLU, no
+/// biases.
 TEST_F(PretendedDeviceTest, TrainingStepOfLlama) {
   model::GptConfig config = gpt_of_24_layers();
   config.num_query_groups = 1;
@@ -222,7 +223,7 @@ TEST_F(PretendedDeviceTest, Generation) {
   });
 }
 
-/// The steps of an engine that decodes `count` texts, behind the one that takes in their prompts.
+/// The steps of an engine that decodes `count` texts, after the one that takes in their prompts.
 std::vector<int64_t> operations_of_steps(serving::GenerationEngine& engine, int32_t count,
                                          int steps) {
   add_prompts(engine, count);
@@ -242,7 +243,7 @@ TEST(PretendedDeviceGraphsTest, LaterStepsOfDecodingAreOneLaunch) {
     EXPECT_GT(found[1], 150);  // as it is, and recorded
     EXPECT_LE(found[2], 20);
     EXPECT_EQ(found[3], found[2]);
-    // Of other numbers of texts each has its own recording.
+    // Each other number of texts has its own recording.
     for (int64_t request = 0; request < 16; ++request) engine.cancel(request);
     const std::vector<int64_t> others = operations_of_steps(engine, 3, 3);
     EXPECT_GT(others[0], 150);
@@ -259,7 +260,7 @@ TEST(PretendedDeviceGraphsTest, WhatCannotBeRecordedIsRunAsItIs) {
   nn::DecodeGraphs graphs(tokens.device());
   int calls = 0;
   const auto pass = [&](const at::Tensor& given, const at::Tensor&, int64_t) {
-    // As it is, then once before it is recorded.
+    // It runs as it is, then once before it is recorded.
     if (++calls == 3) throw std::runtime_error("it waits for the GPU");
     return given.clone();
   };

@@ -45,7 +45,7 @@ cudaError_t cudaStreamQuery(cudaStream_t) { return cudaSuccess; }
 cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned int) { return cudaSuccess; }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
-  // As a real device: work of the default stream waits for that of others.
+  // Refuse it as a real device does: work of the default stream waits for that of others.
   if (stream == nullptr) return cudaErrorStreamCaptureUnsupported;
   Recorder::instance().begin_recording(stream);
   return cudaSuccess;

@@ -8,7 +8,7 @@
 namespace meg::samples {
 namespace {
 
-/// All fields one after another, with a value behind each that must stay.
+/// All fields one after another, with a value after each that must stay.
 struct Fields {
   explicit Fields(size_t length)
       : tokens(length + 1, -9),

@@ -13,7 +13,7 @@ std::unique_ptr<GradScaler> dynamic(const DynamicGradScaler::Options& options) {
 }
 
 TEST(GradScaler, ManyOverflowsGiveTheScalesOfTheTutorials) {
-  // With ten overflows: 8388608 = 2^32 / 2^9, for the first one only uses up hysteresis.
+  // Ten overflows give 8388608 = 2^32 / 2^9, for the first one only uses up hysteresis.
   const auto scaler = dynamic({});
   for (int i = 0; i < 10; ++i) scaler->update(true);
   EXPECT_EQ(scaler->scale(), 8388608.0F);

@@ -38,7 +38,7 @@ class StandInEngine : public serving::GenerationEngine {
 
   static constexpr int32_t kFailingStop = 77;
 
-  /// What step() says of token number `position` behind `a` and `b`.
+  /// What step() says of token number `position` after `a` and `b`.
   static float logprob(int32_t a, int32_t b);
 
  private:

@@ -17,7 +17,7 @@
 
 namespace meg::test {
 
-/// A line alone in its memory, with just the bytes behind it that parsers may read, so that the
+/// A line alone in its memory, with just the bytes after it that parsers may read, so that the
 /// address sanitizer sees every step too far.
 class PaddedLine {
  public:
@@ -44,7 +44,7 @@ inline std::vector<InstructionSet> instruction_sets() {
   return sets;
 }
 
-/// Reads the bytes that must be readable behind a text.
+/// Reads the bytes that must be readable after a text.
 inline unsigned touch_padding(std::string_view text) {
   unsigned sum = 0;
   for (size_t i = 0; i < text::kTextPadding; ++i) {

@@ -54,7 +54,7 @@ TEST(HuggingFaceTokenizer, ReadsTheFilesBeside) {
   ASSERT_TRUE(tokenizer) << tokenizer.error().message();
   EXPECT_EQ((*tokenizer)->eod(), 259);
   EXPECT_EQ((*tokenizer)->bos(), 258);
-  EXPECT_EQ((*tokenizer)->pad(), 260);  // new, behind all others
+  EXPECT_EQ((*tokenizer)->pad(), 260);  // new, after all others
   EXPECT_EQ((*tokenizer)->vocab_size(), 262);
   EXPECT_EQ((*tokenizer)->max_id(), 261);
   EXPECT_EQ((*tokenizer)->token_bytes(257), "the");

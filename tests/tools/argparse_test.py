@@ -3,7 +3,7 @@
 
 argparse_test.py PROBE [unittest arguments]
 PROBE is tests/tools/flags_probe.cpp. Beside a table of probes, random command lines are compared.
-Left out is where Flags differs on purpose: it takes -1e3 and -1_0 as values and more values behind
+Left out is where Flags differs on purpose: it takes -1e3 and -1_0 as values and more values after
 `--list=value`; an unknown `--x=a b` is no positional; and what can_judge() says.
 """
 import argparse

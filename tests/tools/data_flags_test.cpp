@@ -33,7 +33,7 @@ class DataFlagsTest : public testing::Test {
     return resolve_data_flags(data, world_size);
   }
 
-  /// With what every run needs.
+  /// Adds what every run needs.
   Result<samples::DataRun> resolve_run(std::vector<std::string> arguments,
                                        std::optional<std::string> world_size = std::nullopt) {
     std::vector<std::string> all = {"--data-path",   "p",   "--seq-length",       "64",

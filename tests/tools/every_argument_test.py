@@ -35,7 +35,7 @@ def run(program, *arguments):
 def extracted():
     """Megatron's flags as they were read from its sources: (family, plain name) -> row."""
     with open(FLAGS, encoding="utf-8") as file:
-        lines = file.readlines()[1:]  # behind the revisions
+        lines = file.readlines()[1:]  # after the revisions
     rows = list(csv.DictReader(lines, delimiter="\t"))
     return {(row["family"], name.replace("_", "-")): row
             for row in rows for name in [row["flag"], *row["other_names"].split()]}

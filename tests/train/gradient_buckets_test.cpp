@@ -33,7 +33,7 @@ std::vector<int64_t> lengths(std::vector<size_t> ends) {
   return found;
 }
 
-/// As a checkpoint of Megatron's distributed optimizer has them.
+/// Returns the lengths that a checkpoint of Megatron's distributed optimizer has.
 std::vector<int64_t> lengths_in_checkpoints(const nn::GptModel& model, int64_t bucket_size) {
   std::vector<checkpoint::FlatParameter> parameters;
   for (const nn::GptParameter& parameter : model.parameters()) {

@@ -56,7 +56,7 @@ class LaunchedRanks(unittest.TestCase):
         return self.folder / name
 
     def save_in_parts(self, name, ranks, *flags):
-        """Four iterations, saved by a run that takes them all and by one that goes on behind its second."""
+        """Four iterations, saved by a run that takes them all and by one that goes on after its second."""
         flags = [*flags, "--train-iters", 4]
         straight = self.save(f"{name}-straight", ranks, *flags, "--save-interval", 2)
         return straight, self.save(f"{name}-parts", ranks, *flags, "--load", straight, "--ckpt-step", 2)

@@ -24,7 +24,7 @@ RUN = ("--num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 32 
        "--global-batch-size 4 --lr 0.005 --vocab-file gpt2-vocab.json --merge-file gpt2-merges.txt "
        "--split 90,8,2 --train-iters 2 --eval-iters 0 --log-interval 1 --data-path data/tiny "
        "--attention-dropout 0 --hidden-dropout 0 --device cpu --distributed-backend nccl").split()
-# By number, because not every container knows the names localhost and its own.
+# Meet by number, because not every container knows the names localhost and its own.
 MEETING = "--rdzv-backend c10d --rdzv-endpoint 127.0.0.1:0 --local-addr 127.0.0.1".split()
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", *MEETING]
 LAUNCH = [sys.executable, "-m", "torch.distributed.launch", "--nproc-per-node", "2", *MEETING]

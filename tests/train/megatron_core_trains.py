@@ -145,7 +145,7 @@ class MegatronCore(unittest.TestCase):
         return wanted, [json.loads(line) for line in told.splitlines()], core_training, saved
 
     def compare(self, name, fields):
-        """Each step, and the weights behind the last: key biases have no true gradient."""
+        """Each step, and the weights after the last: key biases have no true gradient."""
         wanted, found, core_training, saved = self.trained(fields)
         self.assertEqual(len(found), STEPS)
         differences = {"loss": 0.0, "grad_norm": 0.0, "params_norm": 0.0, "lr": 0.0,

@@ -84,7 +84,7 @@ class OverlappedRanks(LaunchedRanks):
                        if event["name"] == "all-gather" and event["args"]["bytes"] > 1000]
             self.assertGreater(len(gathers), 4)
             for gather in gathers:
-                self.assertLess(gather["args"]["issued"], first["ts"])  # behind the optimizer of the step before
+                self.assertLess(gather["args"]["issued"], first["ts"])  # after the optimizer of the step before
                 self.assertTrue(first["ts"] < gather["ts"] < first["ts"] + first["dur"])
 
     def test_what_megatron_refuses_is_refused_by_name(self):

@@ -247,7 +247,7 @@ INSTANTIATE_TEST_SUITE_P(Runs, PretrainGolden, ::testing::ValuesIn(kRuns), [](co
   return std::string(run.param.name) + run.param.label;
 });
 
-/// The norm of Megatron's weights behind an iteration, where the log has it.
+/// The norm of Megatron's weights after an iteration, where the log has it.
 std::optional<double> params_norm(const json& iteration) {
   if (!iteration.contains("param_norm_by_param")) return std::nullopt;
   double squares = 0;

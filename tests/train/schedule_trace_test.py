@@ -76,7 +76,7 @@ def expected_bytes(shape, rank, parameters):
             found["tensor", "all-gather"] += m * (4 * layers + is_first + is_last) * hidden
             found["tensor", "reduce-scatter"] += m * (4 * layers + is_last) * hidden
             found["tensor", "all-reduce"] += m * (is_first * hidden + is_last * 3 * tokens)
-            # Of norms and of the biases behind a sum each rank has a part of the gradient.
+            # Each rank has a part of the gradient of norms and of the biases after a sum.
             found["tensor", "all-reduce"] += (6 * layers + 2 * is_last) * HIDDEN * FLOAT
         else:
             found["tensor", "all-reduce"] += m * (
@@ -169,7 +169,7 @@ class ScheduleTrace(LaunchedRanks):
                         shape.micro_batches, shape.vpp, group, p2p_communicator=stage)
                     order = convert_schedule_table_to_order(warmup, shape.vpp, table)
                     found = passes(events, rank)
-                    # Behind the last of all chunks the loss goes back at once.
+                    # After the last of all chunks the loss goes back at once.
                     at_once = -shape.vpp if rank + 1 == shape.ranks else None
                     self.assertEqual([n for n, _ in found if n != at_once],
                                      [n for n in order if n != at_once])

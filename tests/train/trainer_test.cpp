@@ -174,7 +174,7 @@ TEST(Trainer, EvaluatesOnWhereNoEvaluationWasCounted) {
   SmallTrainer first(quiet);
   EXPECT_TRUE(evaluations_of(first).empty());
 
-  // At iterations 2 and 4 evaluations would have been.
+  // Evaluations would have been at iterations 2 and 4.
   options.checkpoints.load = quiet.checkpoints.save;
   SmallTrainer resumed(options);
   EXPECT_EQ(evaluations_of(resumed), Evaluations(expected.begin() + 2, expected.end()));

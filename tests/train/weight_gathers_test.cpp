@@ -28,7 +28,7 @@ struct FakeGather : parallel::Work {
 
 bool is_alone(const nn::GptParameter& /*parameter*/) { return true; }
 
-/// Of one parameter each.
+/// The buckets have one parameter each.
 FlatLayout layout_of(const ModelChunks& model) {
   return FlatLayout(model.parameters(), 1, bucket_ends(model.parameters(), 1, is_alone));
 }

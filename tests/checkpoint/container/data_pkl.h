@@ -36,7 +36,7 @@ inline std::optional<std::string> find_data_pkl(std::string_view archive) {
     const size_t begin = at + 30 + name_size + field(at + 28, 2);
     if (begin > archive.size()) break;
     if (!archive.substr(at + 30, name_size).ends_with("data.pkl")) continue;
-    // torch leaves sizes to the descriptor behind the bytes, so end at the next header.
+    // torch leaves sizes to the descriptor after the bytes, so end at the next header.
     const size_t end = std::min(archive.find("PK\7\10", begin), archive.find("PK\3\4", begin));
     return std::string(archive.substr(begin, end - begin));
   }

@@ -75,7 +75,7 @@ class ZipBytes {
     bytes.append(reinterpret_cast<const char*>(&value), sizeof(T));
   }
 
-  /// From the method to the extra fields' size, the same in both headers.
+  /// Writes the fields from the method to the extra fields' size, the same in both headers.
   void put_common(const Entry& entry) {
     put<uint16_t>(checkpoint::zip::kMethodStored);
     put<uint32_t>(0);  // time

@@ -116,8 +116,8 @@ std::vector<NamedParameter> parameters_of(test::TreeNode root) {
   return found;
 }
 
-/// In the order of core 0.12: groups as the stage's parameters first need them; before that the
-/// group with weight decay first.
+/// Sorts in the order of core 0.12: groups as the stage's parameters first need them; before that
+/// the group with weight decay first.
 std::vector<NamedParameter> in_group_order(const std::vector<NamedParameter>& parameters,
                                            bool by_first_appearance,
                                            std::vector<size_t>* group_sizes) {

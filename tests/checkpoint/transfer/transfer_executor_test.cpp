@@ -204,7 +204,7 @@ TEST_F(TransferTest, WritesFilesWithoutTransfers) {
 }
 
 TEST_F(TransferTest, ReadsViewsWithStridesAndOffsets) {
-  // Two tensors in one storage: a transposed one in front, a shifted one behind.
+  // Two tensors in one storage: a transposed one in front, a shifted one after it.
   const Bytes storage = noise(3 * 500 * 4);
   source_file_ = test::make_source(folder_.path("source"),
                                    {{DType::kFloat32, storage, {500, 2}, 100, {1, 500}}});

@@ -14,7 +14,7 @@ inline float __bfloat162float(__nv_bfloat16 value) {
   return std::bit_cast<float>(static_cast<uint32_t>(value.bits) << 16);
 }
 
-/// To nearest, ties to even.
+/// Rounds to nearest, ties to even.
 inline __nv_bfloat16 __float2bfloat16_rn(float value) {
   if (std::isnan(value)) return {0x7fff};
   const auto bits = std::bit_cast<uint32_t>(value);

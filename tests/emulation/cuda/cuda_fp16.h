@@ -22,13 +22,13 @@ inline float __half2float(__half value) {
   return (value.bits & 0x8000) != 0 ? -size : size;
 }
 
-/// To nearest, ties to even.
+/// Rounds to nearest, ties to even.
 inline __half __float2half_rn(float value) {
   if (std::isnan(value)) return {0x7fff};
   const int sign = std::signbit(value) ? 0x8000 : 0;
   const float size = std::min(std::abs(value), 65536.0f);  // which rounds to infinity
   const int exponent = std::max(std::ilogb(size), -14);
-  // In units of the last place; 1024 and more carries into the exponent's bits, as it should.
+  // Count in units of the last place; 1024 and more carries into the exponent's bits, as it should.
   const auto units = static_cast<int>(std::nearbyint(std::ldexp(size, 10 - exponent)));
   return {static_cast<uint16_t>(sign | (((exponent + 14) << 10) + units))};
 }

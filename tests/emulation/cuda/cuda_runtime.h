@@ -124,7 +124,7 @@ inline float __fdiv_rn(float a, float b) { return a / b; }
 
 inline float __fsqrt_rn(float a) { return std::sqrt(a); }
 
-/// As the GPU does it, with the error of the product's rounding.
+/// Computes as the GPU does, with the error of the product's rounding.
 inline float __expf(float x) { return std::exp2(x * 1.4426950408889634f); }
 
 inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
@@ -200,7 +200,8 @@ inline cudaError_t cudaGetDeviceCount(int* count) {
   return cudaSuccess;
 }
 
-/// Of exactly this size, so that the address sanitizer sees what goes beyond; filled with NaN.
+/// Allocates exactly this size, so that the address sanitizer sees what goes beyond; filled with
+/// NaN.
 inline cudaError_t cudaMalloc(void** pointer, size_t size) {
   constexpr size_t kAlignment = 256;
   if (posix_memalign(pointer, kAlignment, size) != 0) return cudaErrorMemoryAllocation;

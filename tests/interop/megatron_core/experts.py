@@ -31,7 +31,7 @@ from megatron_core import models as core
 from megatron_core.ranks import model_args, run_ranks, values
 
 EXPERTS = 4
-# Of TransformerConfig and of Megatron's args alike.
+# Fields of TransformerConfig and of Megatron's args alike.
 ROUTER_FIELDS = ("moe_shared_expert_intermediate_size", "moe_shared_expert_gate",
                  "moe_router_enable_expert_bias", "moe_router_score_function", "moe_layer_freq")
 
@@ -92,7 +92,7 @@ def start(folder, rank, args):
                            expert_tensor_parallel_size=args.expert_tensor_parallel_size)
     core.call_types_cuda()
     if args.moe_grouped_gemm:
-        # Of GroupedMLP, which newer revisions do not have; its products are not called here.
+        # This is a check of GroupedMLP, which newer revisions do not have; its products are not called here.
         from megatron.core.transformer.moe import grouped_gemm_util
         grouped_gemm_util.assert_grouped_gemm_is_available = lambda: None
     torch.cuda.synchronize = lambda *device: None

@@ -1,6 +1,6 @@
 // copy_dataset [--multimodal] OUT IN: reads IN sequence by sequence and writes it anew as OUT.
 // copy_dataset [--multimodal] OUT IN IN...: merges with add_index.
-// For the interop tests: the copy of what Megatron wrote must be the same bytes.
+// The interop tests use it: the copy of what Megatron wrote must be the same bytes.
 
 #include <cstdio>
 #include <string>

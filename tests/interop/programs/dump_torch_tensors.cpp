@@ -1,6 +1,6 @@
 // dump_torch_tensors FILE...: every tensor of torch files, for comparison with torch's own reading.
-// For each file a line "file PATH", or "refused CODE MESSAGE"; for each tensor a line "tensor BYTES
-// DTYPE SHAPE NAME" and its bytes in row-major order; "end".
+// Prints for each file a line "file PATH", or "refused CODE MESSAGE"; for each tensor a line
+// "tensor BYTES DTYPE SHAPE NAME" and its bytes in row-major order; "end".
 
 #include <fmt/core.h>
 

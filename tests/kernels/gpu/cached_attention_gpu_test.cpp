@@ -40,8 +40,9 @@ struct Arrays {
     return (made.heads + 2 * made.groups) * made.depth;
   }
 
-  /// Of arrays that lie elsewhere. Queries lie behind one another only where a group has one, else
-  /// in the rows' first part, so that their stride is one.
+  /// Makes a call on arrays that lie elsewhere. Where a group has one query, its query, key and
+  /// value follow one another; else queries lie in the rows' first part, so that their stride is
+  /// one.
   CachedAttention call(const Case& made, const void* with_mixed, void* with_keys, void* with_values,
                        const int64_t* with_slots, const int64_t* with_lengths,
                        void* with_output) const {
@@ -121,7 +122,7 @@ TEST(CachedAttentionGpuTest, MatchesTheCpus) {
          {std::array<int64_t, 3>{3, 3, 64}, {4, 2, 20}, {6, 1, 128}, {2, 2, 1}, {2, 2, 96}}) {
       expect_same_on_gpu({type, heads, groups, depth, 90}, {90, 1, 0, 67}, 2);
     }
-    // In one part, exactly one and three.
+    // These lie in one part, fill exactly one and take three.
     expect_same_on_gpu({type, 2, 1, 16, 1100}, {513, 30, 1100, 512}, 2);
   }
 }

@@ -100,7 +100,7 @@ TEST(GradientStatisticsGpuTest, MatchTheCpu) {
     for (const AdamState& state : made) {
       arrays.emplace_back(state.gradient);
       const auto count = static_cast<int64_t>(state.master.size());
-      // From the second element on, which is at no multiple of 16 bytes.
+      // Start from the second element, too, which is at no multiple of 16 bytes.
       for (const int64_t first : {0, 1}) {
         if (first >= count) continue;
         const auto part = [&](const void* gradient) {

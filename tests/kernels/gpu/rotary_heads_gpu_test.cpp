@@ -13,7 +13,7 @@ using test::DeviceArray;
 using test::FloatArray;
 using test::HeadShape;
 
-/// Lets the call take all heads out of the mixed array into one array behind another, or back.
+/// Lets the call take all heads out of the mixed array into one array after another, or back.
 void point(kernels::RotaryHeads& call, const HeadShape& shape, bool apart, void* mixed,
            void* parts) {
   const int64_t size = kernels::float_type_size(call.type);

@@ -52,7 +52,7 @@ class CacheTest : public testing::Test {
     request_.places = {core_files(cache_, io::md5_hex(request_.description))};
   }
 
-  /// From 0 to 40 tokens a sequence, some 3,600 in the range.
+  /// Returns from 0 to 40 tokens a sequence, some 3,600 in the range.
   static std::vector<int32_t> lengths() {
     std::vector<int32_t> lengths;
     for (int64_t i = 0; i < kSequences; ++i) {

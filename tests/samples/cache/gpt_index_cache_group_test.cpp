@@ -78,7 +78,7 @@ class GptIndexCacheGroupTest : public test::CacheTest {
 
   void TearDown() override { calls = nullptr; }
 
-  /// Of the dataset, number `number` in its folder.
+  /// Returns the request of the dataset that is number `number` in its folder.
   GptIndexCacheRequest request(int number) const {
     GptIndexCacheRequest request = request_;
     request.seed = static_cast<uint32_t>(number);
@@ -179,7 +179,7 @@ TEST_F(GptIndexCacheGroupTest, KilledAtAnyRenameItLeavesWholeCachesOrSuchAsAreBu
   auto whole = contents();
   std::erase_if(whole, [](const auto& file) { return file.first.ends_with("-libmeg.json"); });
   for (int last = 0; last <= 5 * kCaches; ++last) {
-    // By turns on an empty place and over caches that cannot be used.
+    // Work by turns on an empty place and over caches that cannot be used.
     if (last % 2 == 0) fs::remove_all(cache_);
     for (int i = 0; last % 2 == 1 && i < kCaches; ++i) {
       test::write_file(request(i).places[0].indices.sample_index, "damaged");
@@ -196,7 +196,7 @@ TEST_F(GptIndexCacheGroupTest, KilledAtAnyRenameItLeavesWholeCachesOrSuchAsAreBu
     ASSERT_EQ(::waitpid(child, &status, 0), child);
     ASSERT_EQ(status, 0);
     const std::vector<std::string> outcomes = open_caches(all());
-    // Of each five renames, the fourth makes a cache whole.
+    // The fourth of each five renames makes a cache whole.
     EXPECT_EQ(std::ranges::count(outcomes, "found"), (last + 1) / 5) << last;
     auto found = contents();
     for (const auto& [name, bytes] : whole) EXPECT_TRUE(found[name] == bytes) << last << name;

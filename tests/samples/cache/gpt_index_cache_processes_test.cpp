@@ -106,7 +106,7 @@ TEST_F(GptIndexCacheProcesses, AKilledBuilderLeavesNothingThatIsTakenForWhole) {
   using Clock = std::chrono::steady_clock;
   Clock::duration build_time{};
   for (int round = 0; round < 24; ++round) {
-    // By turns on an empty place and over a cache that cannot be used.
+    // Work by turns on an empty place and over a cache that cannot be used.
     if (round % 2 == 0) {
       fs::remove_all(cache_);
     } else {

@@ -32,7 +32,7 @@ std::string random_text(std::mt19937& random, size_t characters) {
 }
 
 /// The 256 bytes and `count` pieces of random texts, in random order, so that some are never
-/// merged. with_characters: behind what merges to each character, without which hardly any word is
+/// merged. with_characters: after what merges to each character, without which hardly any word is
 /// cut.
 std::vector<std::string> random_tokens(std::mt19937& random, size_t count, bool with_characters) {
   std::vector<std::string> tokens;
