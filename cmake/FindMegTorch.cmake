@@ -39,10 +39,11 @@ find_package_handle_standard_args(MegTorch
   VERSION_VAR MegTorch_VERSION)
 
 if(MegTorch_FOUND AND NOT TARGET meg::torch)
-  # In the programs' run path, so that they run where LibTorch does, without a CUDA toolkit.
+  # Put them in the programs' run path, so that they run where LibTorch does, without a CUDA
+  # toolkit.
   list(TRANSFORM meg_torch_cuda_folders PREPEND "LINKER:-rpath," OUTPUT_VARIABLE meg_torch_run_path)
-  # Behind the system's folders, because the wheel carries an fmt of its own beside ATen. The C++
-  # library is named first: LibTorch brings some of its functions too, whose remove_all crashes.
+  # Search after the system's folders, because the wheel carries an fmt of its own beside ATen. The
+  # C++ library is named first: LibTorch brings some of its functions too, whose remove_all crashes.
   add_library(meg::torch INTERFACE IMPORTED)
   set_target_properties(meg::torch PROPERTIES
     INTERFACE_COMPILE_OPTIONS

@@ -11,7 +11,7 @@ import pathlib
 import re
 import sys
 
-# From the ground up: what each component may include besides itself.
+# The components from the ground up: what each may include besides itself.
 ORDER = {
     "base": "",
     "io": "base",

@@ -15,7 +15,7 @@ FAMILIES = {"training": "kTraining", "preprocess": "kPreprocess", "convert": "kC
 EFFECTS = {name: "k" + name.capitalize() for name in (
     "model", "data", "tokenizer", "schedule", "optimizer", "checkpoint", "parallel", "log", "none")}
 MUST_SAY_WHY, MAY_SAY_WHY = {"kNone"}, {"kNone", "kLog"}
-# In the order of ArgumentRow's members; those in ENUMERATORS are no texts.
+# The order is that of ArgumentRow's members; those in ENUMERATORS are no texts.
 MEMBERS = ("family flag other_names dest older_dests arity type default stored choices supported since until "
            "effect reason metavar range help").split()
 ENUMERATORS = {"family": "ArgumentFamily", "arity": "ArgumentArity", "type": "ArgumentType",

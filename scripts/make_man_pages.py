@@ -14,7 +14,7 @@ import re
 import subprocess
 import sys
 
-ENDLESS = "100000"  # Columns, so that --help breaks no line but behind long flags.
+ENDLESS = "100000"  # Columns, so that --help breaks no line but after long flags.
 
 
 @dataclasses.dataclass

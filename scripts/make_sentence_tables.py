@@ -18,12 +18,12 @@ SIGMA = "\u03a3"
 
 
 def is_cased(character):
-    """Whether a capital sigma behind it, at a word's end, is final."""
+    """Whether a capital sigma after it, at a word's end, is final."""
     return (character + SIGMA).lower().endswith("\u03c2")
 
 
 def is_passed_over(character):
-    """Whether a cased letter before it makes a capital sigma behind it final."""
+    """Whether a cased letter before it makes a capital sigma after it final."""
     return ("a" + character + SIGMA).lower().endswith("\u03c2") and not is_cased(character)
 
 
@@ -33,7 +33,7 @@ def of_pattern(pattern):
     return found.__contains__
 
 
-# In the order of the bits of character_runs.h.
+# The order is that of the bits of character_runs.h.
 def properties():
     return [str.isupper, str.islower, of_pattern(r"[^\W\d]"), of_pattern(r"\s"), str.isspace, of_pattern(r"\d"),
             is_cased, is_passed_over]

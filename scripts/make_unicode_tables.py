@@ -264,7 +264,7 @@ class PropertyTable(Table):
         return "\n".join([*self.head(), *self.lines(), "", *self.tail()])
 
 
-# In the order of the enumerators behind kOther.
+# The order is that of the enumerators after kOther.
 TABLES = [
     Table("unicode_class", "regex", matches_of_regex, [r"\p{L}", r"\p{N}", r"\s"]),
     Table("character_class", "tokenizers", matches_of_tokenizers,

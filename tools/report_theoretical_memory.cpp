@@ -45,7 +45,7 @@ struct Arguments {
   model::VirtualStages virtual_stages;
 };
 
-/// As the optimizer keeps gradients.
+/// Reads them as the optimizer keeps gradients.
 void read_formats(megatron::FieldReader& args, model::NumberFormats& formats) {
   bool bf16 = false, fp16 = false, in_fp32 = false, in_bf16 = false;
   args.take("bf16", bf16);

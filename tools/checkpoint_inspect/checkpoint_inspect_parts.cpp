@@ -134,7 +134,7 @@ std::string layer_bars(const LayerValues& values, std::string_view style) {
                                  kWidth * static_cast<double>(values.size()), kHeight);
   for (size_t i = 0; i < values.size(); ++i) {
     if (!values[i].has_value()) continue;
-    // At least a pixel: a small value is not none.
+    // Draw at least a pixel: a small value is not none.
     const double height = most > 0 ? std::max(1.0, *values[i] / most * kHeight) : 1.0;
     html += fmt::format(
         "<rect class={} x={} y={:.1f} width={} height={:.1f}><title>layer {}: "

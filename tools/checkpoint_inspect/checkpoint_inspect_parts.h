@@ -41,7 +41,7 @@ using LayerValues = std::vector<std::optional<double>>;
 /// A bar for every layer in the colour of `style`; what is missing leaves a gap.
 std::string layer_bars(const LayerValues& values, std::string_view style);
 
-/// From <!doctype> to the title as heading; styles are inside.
+/// Writes from <!doctype> to the title as heading; styles are inside.
 std::string page_head(const std::string& title);
 std::string page_end();
 

@@ -114,7 +114,8 @@ Status save_dist(const checkpoint::MegatronCheckpoint& checkpoint,
 
 Status reshape(const CheckpointUtilArguments& arguments,
                const checkpoint::MegatronCheckpoint& checkpoint) {
-  // Before the plan is made, which takes a while for large checkpoints, and with --dry-run as well.
+  // Check before the plan is made, which takes a while for large checkpoints, and with --dry-run,
+  // too.
   if (!arguments.save_dir.empty()) {
     MEG_RETURN_IF_ERROR(checkpoint::check_save_dir(checkpoint, arguments.save_dir));
   }

@@ -156,7 +156,7 @@ Status take_saver(CheckpointUtilArguments* arguments) {
   if (format == "huggingface") return Status();
   const bool is_core = is_one_of(saver, {"mcore", "core"});
   if (!arguments->target_names.has_value()) arguments->target_names = is_core ? "mcore" : "legacy";
-  // Like Megatron's saver_core does.
+  // Megatron's saver_core does the same.
   if (is_core && !arguments->saver_transformer_impl.has_value()) {
     arguments->saver_transformer_impl = "transformer_engine";
   }

@@ -12,7 +12,7 @@ bool interrupted();
 /// The signal that made interrupted() true; 0 where it is not.
 int interrupting_signal();
 
-/// For a program whose regular end is by `signal`: where that came, it is as if it had not.
+/// Serves a program whose regular end is by `signal`: where that came, it is as if it had not.
 void take_as_regular_end(int signal);
 
 }  // namespace meg::tools

@@ -10,9 +10,9 @@ namespace meg::tools {
 
 /// What a program does with a trained model.
 struct ModelRun {
-  /// On the first rank. The library functions that it calls are told the ranks.
+  /// Runs on the first rank. The library functions that it calls are told the ranks.
   std::function<Status(app::LoadedModel&, const parallel::ParallelState&)> lead;
-  /// On the others, each with its part of the model, until the first one is done.
+  /// Runs on the others, each with its part of the model, until the first one is done.
   std::function<Status(nn::GptModel&, const parallel::ParallelState&)> follow;
 };
 

@@ -24,7 +24,7 @@ class ProgressBar {
   /// Writes to `out`, which must outlive the bar; the clock starts now.
   ProgressBar(std::ostream& out, Options options);
 
-  /// On standard error, live where that is a terminal.
+  /// Writes to standard error, live where that is a terminal.
   explicit ProgressBar(int64_t log_interval);
 
   ProgressBar(const ProgressBar&) = delete;

@@ -59,7 +59,8 @@ void say_once(const Status& why) {
   if (!std::exchange(said, true)) fail(why);
 }
 
-/// Without what else ends with it: that would wait for the GPU, which waits for another rank.
+/// Ends the process alone: what else ends with it would wait for the GPU, which waits for another
+/// rank.
 [[noreturn]] void end_at_once() {
   std::fflush(stdout);
   std::_Exit(1);

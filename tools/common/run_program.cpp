@@ -97,7 +97,7 @@ int run_body(int argc, char** argv, int (*body)(int, const char* const*)) {
     return std::ferror(stdout) != 0 ? 1 : fail(Status(StatusCode::kIoError, error.what()));
   } catch (const std::exception& error) {
     // No library code lets another one through, so this is a fault of ours. What it says ends at
-    // its first line: LibTorch's have the frames of the stack behind it.
+    // its first line: LibTorch's have the frames of the stack after it.
     const std::string_view what = error.what();
     return fail(
         make_error(StatusCode::kInternal, "unexpected: {}", what.substr(0, what.find('\n'))));

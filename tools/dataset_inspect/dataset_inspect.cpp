@@ -321,8 +321,8 @@ int main(int argc, const char* const* argv) {
   } else {
     print_text(*answer);
   }
-  // Not an error: .bin may have been extended by another process, or .idx may be a view of a part
-  // of it.
+  // This is no error: .bin may have been extended by another process, or .idx may be a view of a
+  // part of it.
   const int64_t expected = (*answer)["tokens"].get<int64_t>() * dataset->item_size();
   if (dataset->bin().size() != expected) {
     warning(

@@ -14,7 +14,7 @@ using evaluation::WikitextData;
 using evaluation::WikitextSummary;
 using nlohmann::ordered_json;
 
-/// As Python writes a float that is neither small nor large: always with a point.
+/// Writes a float that is neither small nor large as Python does: always with a point.
 std::string python_text(double value) {
   const std::string text = fmt::format("{}", value);
   return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;

@@ -107,7 +107,7 @@ generation::EngineOptions engine_options(const GenerateFlags& flags, const app::
   // texts run side by side.
   options.max_sequence_length = requests.empty() ? loaded.sequence_length : longest;
   if (flags.beam_width) {
-    // As many searches as their texts fill the slots; the slots themselves stay empty.
+    // Run as many searches as fill the slots with their texts; the slots themselves stay empty.
     const int64_t searches = std::max<int64_t>(1, options.max_slots / *flags.beam_width);
     options.max_beam_tokens = searches * *flags.beam_width * options.max_sequence_length;
     options.max_slots = 1;
@@ -154,7 +154,7 @@ Status generate_texts(const GenerateFlags& flags, app::LoadedModel& loaded,
   return write_lines(flags.output, lines);
 }
 
-/// Prints a prompt and the text behind it while that is made, in whole characters.
+/// Prints a prompt and the text after it while that is made, in whole characters.
 class TextPrinter {
  public:
   TextPrinter(const std::string& prompt, const tokenizer::Tokenizer& tokenizer)

@@ -38,7 +38,7 @@ struct GenerateFlags {
 /// The whole command line. An exit code where the program should end now.
 std::optional<int> parse_generate_flags(int argc, const char* const* argv, GenerateFlags& flags);
 
-/// What is requested behind a prompt: by default 64 tokens, fewer where the model has no positions
+/// What is requested after a prompt: by default 64 tokens, fewer where the model has no positions
 /// for them. number: of the text, from 0; its seed is --seed and this.
 serving::GenerationRequest request_of(const GenerateFlags& flags, const app::LoadedModel& loaded,
                                       std::vector<int32_t> prompt, int64_t number);

@@ -22,7 +22,7 @@ class PromptLines {
 
   Result<std::string> text_of(std::string_view line) {
     if (!is_json_) return std::string(line);
-    // The parser reads a little behind the line, where the mapped file may end.
+    // The parser reads a little past the line, where the mapped file may end.
     padded_.assign(line).append(text::kTextPadding, '\0');
     MEG_RETURN_IF_ERROR(parser_.parse(std::string_view(padded_).substr(0, line.size())));
     const auto texts = parser_.texts(0);
@@ -69,7 +69,7 @@ Result<Prompts> read_texts(const std::vector<std::string>& texts,
 }
 
 /// max_prompts: how many are read.
-/// Only as many as are requested: the file may be a whole corpus.
+/// Reads only as many as are requested: the file may be a whole corpus.
 Result<Prompts> read_file(const std::string& path, size_t max_prompts,
                           const tokenizer::Tokenizer& tokenizer) {
   MEG_ASSIGN_OR_RETURN(const io::MappedFile file, io::MappedFile::open(path));

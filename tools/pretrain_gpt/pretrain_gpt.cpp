@@ -116,7 +116,7 @@ Status train(const PretrainFlags& flags, const parallel::ParallelState& ranks) {
   MEG_ASSIGN_OR_RETURN(const Vocabulary vocabulary, build_vocabulary(flags, FirstRank(ranks)));
   MEG_ASSIGN_OR_RETURN(train::TrainerOptions options,
                        resolve_pretrain_flags(flags, vocabulary, ranks));
-  // Only now: while ranks are meeting a signal ends the process at once.
+  // Do this only now: while ranks are meeting a signal ends the process at once.
   stop_at_signals();
   StepProgress progress(options.length.train_iters);
   const train::TrainerHooks hooks{
@@ -133,7 +133,7 @@ Status train(const PretrainFlags& flags, const parallel::ParallelState& ranks) {
   if (flags.trace_schedule.has_value() && ranks.mesh().rank() == 0) {
     progress.print_line(written_text(*flags.trace_schedule, {&*flags.trace_schedule, 1}));
   }
-  // Without an error only: after one, ranks end without waiting for each other.
+  // Do this only without an error: after one, ranks end without waiting for each other.
   return ranks.end();
 }
 
@@ -170,7 +170,7 @@ int main(int argc, const char* const* argv) {
 }  // namespace meg::tools
 
 int main(int argc, char** argv) {
-  // Before anything is done: the process begins anew once (docs/decisions/09-passive-openmp.md).
+  // Do this first: the process begins anew once (docs/decisions/09-passive-openmp.md).
   meg::tools::wait_passively(argv);
   return meg::tools::run_program(argc, argv, meg::tools::main);
 }

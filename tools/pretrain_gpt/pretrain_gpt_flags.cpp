@@ -181,7 +181,7 @@ Result<train::TrainerOptions> resolve_pretrain_flags(const PretrainFlags& run,
   options.batches.data_parallel_size = ranks.data()->size();
   options.batch_schedule = data.batches;
   options.length = run.data.length;
-  // As Megatron has it since core 0.16: a checkpoint of weights alone can be evaluated.
+  // Megatron does this since core 0.16: a checkpoint of weights alone can be evaluated.
   options.checkpoints.no_load_optim |= options.length.skip_train;
   options.trace_schedule = run.trace_schedule;
   options.args = saved_args(run, data, options.config, vocabulary, ranks);

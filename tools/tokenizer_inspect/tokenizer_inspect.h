@@ -66,8 +66,8 @@ struct Inspection {
 
 void print_inspection_json(const Inspection& inspection);
 
-/// On a terminal with colours: of --text its pieces; else a line a token, the id, a tab and the
-/// piece in quotes with every byte outside ASCII as \xNN.
+/// Prints, on a terminal with colours: of --text its pieces; else a line a token, the id, a tab and
+/// the piece in quotes with every byte outside ASCII as \xNN.
 void print_inspection(const Inspection& inspection, bool colours);
 
 }  // namespace meg::tools

@@ -208,7 +208,8 @@ int main(int argc, const char* const* argv) {
        "'<|begin_of_text|>' --eos-token '<|end_of_text|>' --output-dir tokenizer"});
   declare(flags, arguments);
   if (const std::optional<int> code = flags.parse(argc, argv)) return *code;
-  // After the command line: --help and errors of usage end the process before any texts are read.
+  // Do this after the command line: --help and errors of usage end the process before texts are
+  // read.
   stop_at_signals();
   Status status = finish(arguments);
   if (status.ok()) status = run(arguments);

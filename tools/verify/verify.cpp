@@ -24,7 +24,7 @@ int usage_main(int argc, const char* const* argv) {
 }
 
 int main(int argc, const char* const* argv) {
-  // Before any flag is read: each of these is a program with flags of its own.
+  // Choose before any flag is read: each of these is a program with flags of its own.
   const std::string_view what = argc > 1 ? argv[1] : "";
   if (what == "dataset") return verify_dataset_main(argc - 1, argv + 1);
   if (what == "checkpoint") return verify_checkpoint_main(argc - 1, argv + 1);

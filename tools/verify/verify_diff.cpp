@@ -154,7 +154,7 @@ int verify_diff_main(int argc, const char* const* argv) {
   const Result<checkpoint::MegatronCheckpoint> b = open(b_path, *open_options);
   if (!b.has_value()) return fail(b.error());
   ProgressBar bar(0);
-  // Also told to the opener: an optimizer that cannot be read must not hinder a comparison without
+  // The opener is told, too: an optimizer that cannot be read must not hinder a comparison without
   // it.
   options.compare_optimizer = !no_optim;
   options.workers = static_cast<int>(workers);

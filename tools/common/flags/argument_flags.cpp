@@ -102,7 +102,7 @@ void set_use(FlagSpec& spec, const megatron::ArgumentRow& row, const ArgumentSco
   } else {
     spec.use = FlagSpec::Use::kRefused;
   }
-  // Also of a flag that is read: some of its values may be refused.
+  // Do this also for a flag that is read: some of its values may be refused.
   if (spec.reason.empty()) spec.reason = fmt::format("would change the {}", effect.noun);
 }
 

@@ -10,7 +10,7 @@ namespace meg::tools {
 /// Makes flags from the rows of the table's families; see Flags::arguments.
 void add_argument_flags(FlagTable& table);
 
-/// The text of --list-arguments: a line a row, its cells parted by tabs, behind a line of titles.
+/// The text of --list-arguments: a line a row, its cells parted by tabs, after a line of titles.
 std::string argument_list(const FlagTable& table);
 
 /// The notes about rows that were given and make no difference: "ignored: --a, --b (profiling)",

@@ -24,8 +24,8 @@ bool is_negative_number(std::string_view text) {
          (text[1] == '.' && text.size() > 2 && text::is_ascii_digit(text[2]));
 }
 
-/// As argparse decides: what begins with a dash is a flag unless it is `-`, a negative number or
-/// has a space in its name.
+/// Decides as argparse does: what begins with a dash is a flag unless it is `-`, a negative number
+/// or has a space in its name.
 bool looks_like_flag(std::string_view text) {
   if (text.size() < 2 || text[0] != '-' || is_negative_number(text)) return false;
   return text.substr(0, text.find('=')).find(' ') == std::string_view::npos;
@@ -50,8 +50,8 @@ class CommandLineReader {
         only_positionals_ = true;
       } else if (!only_positionals_ && looks_like_flag(word)) {
         MEG_RETURN_IF_ERROR(take_flag(word));
-        // As argparse, which acts on --help when it meets it: what is wrong behind it does not
-        // matter.
+        // Stop as argparse does, which acts on --help when it meets it: what is wrong after it does
+        // not matter.
         if (ends_the_program(*line_.flags.back().flag.spec)) break;
       } else {
         line_.positionals.push_back(word);
@@ -96,7 +96,7 @@ class CommandLineReader {
     return next_ < words_.size() && words_[next_] != "--" && !looks_like_flag(words_[next_]);
   }
 
-  /// values: what stood behind `=`, if anything. Adds those that follow; behind `--list=value` more
+  /// values: what stood after `=`, if anything. Adds those that follow; after `--list=value` more
   /// may follow only where they could not be positionals.
   Status collect_values(const FlagSpec& spec, std::vector<std::string_view>& values) {
     if (spec.arity == Arity::kSwitch) {

@@ -17,7 +17,7 @@ struct ConfigEntry {
   std::string value;  ///< As written, without comment; a list in brackets on one line.
 };
 
-/// The entries of a file in what TOML and INI have in common: blank lines, comments behind # or (at
+/// The entries of a file in what TOML and INI have in common: blank lines, comments after # or (at
 /// the start of a line) ;, and `key = value`, where a list in brackets may go over lines.
 /// Errors: kInvalidArgument `LINE: ...` for all else, sections among it, and for keys given twice.
 Result<std::vector<ConfigEntry>> read_config(std::istream& input);

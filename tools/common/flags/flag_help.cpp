@@ -86,7 +86,7 @@ std::string groups(const FlagTable& table, size_t width) {
       continue;
     titles.push_back(spec->group);
     text += "\n" + spec->group + "\n";
-    // By the order in which groups first come, not by that of the flags: Megatron's rows of one
+    // Go by the order in which groups first come, not by that of the flags: Megatron's rows of one
     // topic stand apart in the table.
     for (const auto& other : table.flags) {
       if (is_listed(*other) && other->group == spec->group) text += entry(*other, width);

@@ -18,7 +18,7 @@
 namespace meg::tools {
 namespace {
 
-/// Every value goes to CLI11 behind this mark, so that it takes no value for a flag, a list or
+/// Every value goes to CLI11 after this mark, so that it takes no value for a flag, a list or
 /// nothing at all. A list without values is one empty word.
 constexpr char kMark = '=';
 

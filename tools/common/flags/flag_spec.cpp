@@ -79,7 +79,7 @@ Result<std::string> convert(const FlagSpec& spec, std::string_view text) {
                     text::printable(text));
 }
 
-/// As its row's type says. Choices hold for numbers too.
+/// Converts as its row's type says. Choices hold for numbers too.
 Result<megatron::FieldValue> convert_field(const FlagSpec& spec, megatron::ArgumentType type,
                                            std::string_view text) {
   MEG_ASSIGN_OR_RETURN(std::string word, convert<std::string>(spec, text));

@@ -61,7 +61,7 @@ FlagSpec as_positional(FlagSpec spec) {
   return spec;
 }
 
-/// Adds the flags that every program has, behind those of the argument table.
+/// Adds the flags that every program has, after those of the argument table.
 void complete(FlagTable& table) {
   add_argument_flags(table);
   // parse() may be called again, and the general flags must stand in the table once.
