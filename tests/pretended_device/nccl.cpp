@@ -71,7 +71,7 @@ void reduce(char* into, const char* other, size_t count, int operation) {
     T a, b;
     std::memcpy(&a, into + i * sizeof(T), sizeof(T));
     std::memcpy(&b, other + i * sizeof(T), sizeof(T));
-    a = combined<Wide>(static_cast<Wide>(a), static_cast<Wide>(b), operation);
+    a = static_cast<T>(combined<Wide>(static_cast<Wide>(a), static_cast<Wide>(b), operation));
     std::memcpy(into + i * sizeof(T), &a, sizeof(T));
   }
 }

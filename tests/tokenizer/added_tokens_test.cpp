@@ -28,12 +28,13 @@ Json words(const Json& added, const Json& parts = Json::object()) {
   return file;
 }
 
-Result<std::unique_ptr<HuggingFaceTokenizer>> open(const Json& file) {
-  return HuggingFaceTokenizer::parse(file.dump(), "tokenizer.json", {}, {});
+Result<std::unique_ptr<HuggingFaceTokenizer>> open(const Json& file,
+                                                   const TokenizerConfig& config = {}) {
+  return HuggingFaceTokenizer::parse(file.dump(), "tokenizer.json", config, {});
 }
 
-Ids ids_of(const Json& file, std::string_view text) {
-  const auto tokenizer = open(file);
+Ids ids_of(const Json& file, std::string_view text, const TokenizerConfig& config = {}) {
+  const auto tokenizer = open(file, config);
   EXPECT_TRUE(tokenizer) << tokenizer.status().message();
   if (!tokenizer) return {};
   const auto ids = (*tokenizer)->encode(text);
@@ -60,6 +61,21 @@ TEST(AddedTokens, OfSingleWordsStandBesideNoWordCharacterOfUnicode) {
   EXPECT_THAT(ids_of(file, "Word-"), ElementsAre(3, 0));
   EXPECT_THAT(ids_of(file, "Word\u203f"), ElementsAre(0));  // a connector is one
   EXPECT_THAT(ids_of(file, "Word\u24b6"), ElementsAre(0));  // a circled letter, too
+}
+
+TEST(AddedTokens, ThatAreSpecialAndSplitStillHideWhatOverlapsThem) {
+  const Json file = words({{{"id", 3}, {"content", "<s>"}, {"special", true}, {"lstrip", true}},
+                           {{"id", 4}, {"content", "<s"}, {"normalized", false}},
+                           {{"id", 5}, {"content", "s>x"}, {"normalized", false}},
+                           {{"id", 6}, {"content", "<x>"}, {"normalized", false}}});
+  TokenizerConfig splits;
+  splits.splits_special_tokens = true;
+  EXPECT_THAT(ids_of(file, "a <s> b"), ElementsAre(1, 3, 2));
+  EXPECT_THAT(ids_of(file, "a <s> b", splits), ElementsAre(1, 0, 2));
+  EXPECT_THAT(ids_of(file, "<s>xb", splits), ElementsAre(0));
+  EXPECT_THAT(ids_of(file, "<s<s>x", splits), ElementsAre(4, 0));
+  EXPECT_THAT(ids_of(file, "a  <s><x>", splits), ElementsAre(1, 0, 6));
+  EXPECT_NE((*open(file))->identity(), (*open(file, splits))->identity());
 }
 
 TEST(AddedTokens, OfNormalizedTextAreDecodedAsNormalized) {

@@ -328,6 +328,16 @@ def rank_vocabularies():
         yield "small", pattern, small
 
 
+def compare_split(program, path, name, tokenizer, texts):
+    """The same with special tokens that are ordinary text."""
+    config = path.with_name("tokenizer_config.json")
+    config.write_text('{"split_special_tokens": true}')
+    tokenizer.encode_special_tokens = True
+    found = list(encode_with_libmeg(program, ["huggingface", str(path)], texts))
+    config.unlink()
+    return compare(f"{name}, special tokens split", texts, ids_of(tokenizer, texts), found)
+
+
 def compare_all(program, folder, texts, made, ranked, chooser):
     right = True
     path = folder / "tokenizer.json"
@@ -336,6 +346,7 @@ def compare_all(program, folder, texts, made, ranked, chooser):
         some = texts + (texts_of_joints(chooser, byte_values(tokenizer), TEXTS) if name.startswith("cjk") else [])
         expected = ids_of(tokenizer, some)
         right &= compare(name, some, expected, encode_with_libmeg(program, ["huggingface", str(path)], some))
+        right &= compare_split(program, path, name, tokenizer, some[::4])
     for name, pattern, values in ranked:
         ranks = folder / "ranks.tiktoken"
         ranks.write_text("".join(f"{base64.b64encode(v).decode()} {i}\n" for i, v in enumerate(values)))

@@ -51,7 +51,8 @@ size_t whitespace_end(std::string_view text, size_t begin) {
 
 }  // namespace
 
-AddedTokenFinder::AddedTokenFinder(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)) {
+AddedTokenFinder::AddedTokenFinder(std::vector<AddedToken> tokens, bool splits_special_tokens)
+    : tokens_(std::move(tokens)), splits_special_tokens_(splits_special_tokens) {
   std::stable_sort(tokens_.begin(), tokens_.end(), [](const AddedToken& a, const AddedToken& b) {
     return a.matched.size() > b.matched.size();
   });
@@ -82,7 +83,8 @@ bool AddedTokenFinder::find_next(std::string_view text, Match& match) const {
       continue;
     }
     const size_t end = at + token->matched.size();
-    if (token->single_word && !stands_alone(text, at, end)) {
+    if ((token->special && splits_special_tokens_) ||
+        (token->single_word && !stands_alone(text, at, end))) {
       at = next_candidate(end);
       continue;
     }

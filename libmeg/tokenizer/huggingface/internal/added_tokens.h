@@ -27,8 +27,10 @@ class AddedTokenFinder {
  public:
   AddedTokenFinder() = default;
 
-  /// tokens: of distinct texts to look for, none empty.
-  explicit AddedTokenFinder(std::vector<AddedToken> tokens);
+  /// tokens: of distinct texts to look for, none empty. splits_special_tokens: special tokens are
+  /// left in the text, as encode_special_tokens of tokenizers leaves them, but still hide tokens
+  /// that overlap them.
+  explicit AddedTokenFinder(std::vector<AddedToken> tokens, bool splits_special_tokens = false);
 
   bool empty() const { return tokens_.empty(); }
 
@@ -46,7 +48,8 @@ class AddedTokenFinder {
  private:
   const AddedToken* longest_at(std::string_view text) const;
 
-  std::vector<AddedToken> tokens_;                  // the longest first
+  std::vector<AddedToken> tokens_;  // the longest first
+  bool splits_special_tokens_ = false;
   std::array<std::vector<uint32_t>, 256> by_byte_;  // tokens that begin with a byte
   std::string first_bytes_;
 };

@@ -32,7 +32,7 @@ AddedTokenFinder finder_of(const TokenizerJson& file, bool normalized) {
   for (const AddedToken& token : file.added_tokens) {
     if (token.normalized == normalized) tokens.push_back(token);
   }
-  return AddedTokenFinder(std::move(tokens));
+  return AddedTokenFinder(std::move(tokens), file.splits_special_tokens);
 }
 
 /// Where a model of characters may be cut into words that merge for themselves.
@@ -252,6 +252,7 @@ std::optional<std::string> HuggingFaceTokenizer::rules() const {
   for (const SpecialToken& token : special_tokens()) apart.insert(token.id);
   std::string text = file_.bpe ? file_.bpe->rules(apart) : file_.words_digest;
   text += file_.pre_tokenizer.rules() + file_.normalizer_json;
+  if (file_.splits_special_tokens) text += "\nsplit_special_tokens";
   for (const AddedToken& token : file_.added_tokens) {
     // Without a normalizer both kinds of added tokens are looked for in the same text.
     const bool normalized = token.normalized && file_.normalizer != nullptr;

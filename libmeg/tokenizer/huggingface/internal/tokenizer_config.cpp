@@ -165,8 +165,8 @@ Status read_config(const JsonPart& file, TokenizerConfig& config) {
       file.boolean("clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output",
                    false));
   MEG_ASSIGN_OR_RETURN(config.fixes_mistral_pattern, file.boolean("fix_mistral_regex", false));
-  MEG_ASSIGN_OR_RETURN(const bool splits, file.boolean("split_special_tokens", false));
-  return splits ? file.unsupported("split_special_tokens") : Status();
+  MEG_ASSIGN_OR_RETURN(config.splits_special_tokens, file.boolean("split_special_tokens", false));
+  return Status();
 }
 
 }  // namespace

@@ -32,6 +32,8 @@ struct TokenizerConfig {
   /// Not followed, as core 0.15 and newer do not; for a warning.
   bool cleans_up_spaces = false, cleans_up_bpe_spaces = false;
 
+  bool splits_special_tokens = false;  ///< Special tokens in texts are ordinary characters.
+
   /// fix_mistral_regex of a Mistral model: a vocabulary of more than kMistralVocabSize tokens is
   /// cut by the pattern of Mistral's own package, whatever the tokenizer.json says.
   bool fixes_mistral_pattern = false;

@@ -299,6 +299,7 @@ Result<TokenizerJson> read_tokenizer_json(std::string_view json, const std::stri
   MEG_RETURN_IF_ERROR(read_model(model, file));
   name_default_tokens(file, config);
   MEG_RETURN_IF_ERROR(read_added_tokens(root, adds_stand_ins, config, file));
+  file.splits_special_tokens = config.splits_special_tokens;
   if (const auto part = root.find("pre_tokenizer");
       part && config.fixes_mistral_pattern &&
       file.vocab_size > TokenizerConfig::kMistralVocabSize) {

@@ -29,6 +29,7 @@ struct TokenizerJson {
   std::string words_digest;          ///< of the part of `words`
   std::unique_ptr<TokenDecoder> decoder;
   std::vector<AddedToken> added_tokens;  ///< by id
+  bool splits_special_tokens = false;    ///< see TokenizerConfig
 
   /// What the post-processor puts around every text.
   std::vector<int32_t> prefix, suffix;
