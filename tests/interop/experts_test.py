@@ -191,8 +191,10 @@ class RankFolders(Case):
 
     def test_what_cannot_be_done_is_refused_by_name(self):
         self.assertIn("3", self.refuse(cases.path(CASE), *layout_flags(1, 1, 3)))
-        self.assertIn("--target-expert-tensor-parallel-size", self.refuse(
-            cases.path(CASE), *layout_flags(2, 1, 2), "--target-expert-tensor-parallel-size", "1"))
+        for layout, size, word in (((2, 1, 1), "1", "a multiple of tensor_model_parallel_size 2"),
+                                   ((1, 1, 2), "2", "files of the same name")):
+            self.assertIn(word, self.refuse(cases.path(CASE), *layout_flags(*layout),
+                                            "--target-expert-tensor-parallel-size", size))
         self.assertIn("legacy", self.refuse(cases.path(CASE), "--target-names", "legacy"))
         for change, word in (
                 (lambda state: setattr(state["args"], "expert_tensor_parallel_size", 2),

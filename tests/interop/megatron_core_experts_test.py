@@ -8,11 +8,17 @@ So of 0.16.1, which is installed, and of 0.19.2, which scripts/setup.sh unpacks 
 megatron_core_experts_test.py CHECKPOINT_UTIL VERIFY [unittest arguments]
 """
 import os
+import shutil
 
 from checkpoint_case import NEWER, CheckpointCase, run_tests
 
 os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
 FORMS = ("plain", "plain_prefixed", "fully_reshardable", "dp_reshardable", "dp_zero_gather_scatter")
+
+
+def names_of(root):
+    """The rank folders."""
+    return sorted(os.listdir(os.path.join(root, "iter_0000001")))
 
 
 class Case(CheckpointCase):
@@ -28,13 +34,14 @@ class Case(CheckpointCase):
             self.assertIn("equal", self.run_program(self.verify, "diff", checkpoints[0], other).stdout)
         self.run_program(self.verify, "checkpoint", checkpoints[-1])
 
-    def expect_same_files(self, found, expected):
-        """Of rank folders: every value of the optimizers' files, wherever padding has no say."""
+    def expect_same_files(self, found, expected, files=("distrib_optim.pt", "model_optim_rng.pt")):
+        """Of rank folders: every value of these files, wherever padding has no say."""
         import torch
 
         from megatron_core_torch_dist_test import expect_same
-        for name in sorted(os.listdir(os.path.join(expected, "iter_0000001"))):
-            for file in ("distrib_optim.pt", "model_optim_rng.pt"):
+        self.assertEqual(names_of(found), names_of(expected))
+        for name in names_of(expected):
+            for file in files:
                 ours, theirs = (torch.load(os.path.join(root, "iter_0000001", name, file),
                                            weights_only=False) for root in (found, expected))
                 if file.startswith("model"):
@@ -172,6 +179,45 @@ class OtherTensorRanks(Case):
                 self.expect_equal(whole, dist, object_)
                 upgraded = self.convert(dist, f"upgraded{number}", "--target-format", "torch_dist")
                 self.expect_loads("fully_reshardable", fields, whole, upgraded)
+
+    def test_rank_files_are_read_and_written(self):
+        size = "--target-expert-tensor-parallel-size"
+        for number, fields in enumerate(({"tp": 2, "ep": 2, "dp": 1, "etp": 1, "swiglu": True},
+                                         {"tp": 2, "ep": 4, "dp": 4, "etp": 1, "bf16": False},
+                                         {"tp": 4, "ep": 2, "dp": 1, "etp": 2, "swiglu": True},
+                                         {"tp": 2, "ep": 2, "dp": 1, "etp": 1, "pp": 2,
+                                          "moe_grouped_gemm": True,
+                                          "moe_use_legacy_grouped_gemm": True})):
+            with self.subTest(fields=fields):
+                ranks, dist, plain = self.save(fields, **{
+                    f"ranks{number}": "distributed_ranks", f"of_all{number}": "fully_reshardable",
+                    f"plain{number}": "plain_ranks"})
+                self.expect_equal(ranks, dist)
+                self.expect_equal(ranks, plain)
+                etp, tp = str(fields["etp"]), str(fields["tp"])
+                whole = self.convert(plain, f"whole{number}", size, tp)
+                self.expect_equal(plain, whole)
+                back = self.convert(whole, f"back{number}", size, etp)
+                self.expect_equal(plain, back)
+                if "moe_grouped_gemm" in fields:
+                    continue  # whose form is not written
+                self.expect_same_files(self.convert(ranks, f"kept{number}"), ranks)
+                cut = self.convert(dist, f"cut{number}", "--target-format", "torch",
+                                   "--target-optimizer", "distributed")
+                self.expect_equal(dist, cut)
+                self.assertEqual(names_of(cut), names_of(ranks))
+                self.expect_same_files(
+                    self.convert(self.convert(ranks, f"over_all{number}", size, tp),
+                                 f"again{number}", size, etp), ranks)
+                self.expect_same_files(back, plain, ["model_optim_rng.pt"])
+
+    def test_rank_files_that_megatron_leaves_incomplete_are_refused(self):
+        saved, = self.save({"tp": 2, "ep": 1, "dp": 1, "etp": 1}, alone="plain_ranks")
+        self.assertIn("only so many ranks save rank files", self.refuse(saved))
+        missing, = self.save({"tp": 2, "ep": 2, "dp": 1, "etp": 1}, missing="plain_ranks")
+        shutil.rmtree(os.path.join(missing, "iter_0000001", "mp_rank_01_001"))
+        self.assertIn("expert 2 with expert tensor 1 in args), found 1; missing: mp_rank_01_001",
+                      self.refuse(missing))
 
     def test_what_is_in_the_buffers_of_all_is_refused(self):
         saved, = self.save({"tp": 2, "ep": 1, "dp": 1, "etp": 1}, saved="dp_reshardable")

@@ -39,7 +39,8 @@ void declare_target(Flags& flags, CheckpointUtilArguments& arguments) {
       .range(1, kMaxRanks);
   flags
       .value("--target-expert-tensor-parallel-size", &arguments.target_expert_tensor_size, "N",
-             "expert tensor-parallel size; must equal --target-tensor-parallel-size")
+             "ranks over which each expert is divided (default: the source's if its other sizes "
+             "stay, otherwise the tensor-parallel size)")
       .range(1, kMaxRanks);
   flags
       .value("--true-vocab-size", &arguments.true_vocab_size, "N",
@@ -326,17 +327,7 @@ Result<checkpoint::ReshardOptions> reshard_options(
   options.virtual_pipeline_model_parallel_size = arguments.target_virtual_size;
   options.expert_model_parallel_size =
       arguments.target_expert_size.value_or(checkpoint.expert_model_parallel_size());
-  const int64_t expert_tensor_size =
-      arguments.target_expert_tensor_size.value_or(options.tensor_model_parallel_size);
-  // 1 is the default of Megatron's tool, which dense models pass too.
-  const bool is_dense = !checkpoint.config().num_experts.has_value();
-  if (expert_tensor_size != options.tensor_model_parallel_size &&
-      !(is_dense && expert_tensor_size == 1)) {
-    return make_error(StatusCode::kUnsupported,
-                      "--target-expert-tensor-parallel-size {}: expected the tensor-parallel size "
-                      "{}; others are not supported",
-                      expert_tensor_size, options.tensor_model_parallel_size);
-  }
+  options.expert_tensor_parallel_size = arguments.target_expert_tensor_size;
   MEG_ASSIGN_OR_RETURN(options.true_vocab_size, true_vocab_size(arguments, checkpoint));
   MEG_ASSIGN_OR_RETURN(options.names, target_family(arguments, checkpoint));
   options.params_dtype = params_dtype(arguments);

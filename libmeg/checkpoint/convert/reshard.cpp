@@ -39,6 +39,19 @@ Status check_optimizer(const MegatronCheckpoint& checkpoint, const ReshardOption
   }
 }
 
+void note_expert_tensor_size(const MegatronCheckpoint& checkpoint, const TargetLayout& layout,
+                             std::vector<std::string>* notes) {
+  if (layout.experts_per_rank == 0) return;
+  const std::optional<megatron::FieldValue> arg = checkpoint.arg("expert_tensor_parallel_size");
+  const int64_t* own = arg.has_value() ? std::get_if<int64_t>(&*arg) : nullptr;
+  const int64_t source = own != nullptr ? *own : checkpoint.tensor_model_parallel_size();
+  if (source == checkpoint.tensor_model_parallel_size() && !layout.ranks.divides_experts_apart()) {
+    return;
+  }
+  notes->push_back(fmt::format("expert tensor-parallel size: {} -> {}", source,
+                               layout.ranks.expert_tensor_size()));
+}
+
 void add_notes(const MegatronCheckpoint& checkpoint, const TargetLayout& layout,
                const ReshardOptions& options, std::vector<std::string>* notes) {
   const TorchFile& first = *checkpoint.files()[0].file;
@@ -53,13 +66,14 @@ void add_notes(const MegatronCheckpoint& checkpoint, const TargetLayout& layout,
     notes->push_back(was_distributed ? "the distributed optimizer becomes the plain one"
                                      : "the optimizer becomes the distributed one");
   }
+  note_expert_tensor_size(checkpoint, layout, notes);
   if (!layout.names_kept) {
     notes->push_back(fmt::format("names become {}", model::name_family_text(layout.family)));
   }
   if (shares_query_groups(checkpoint, layout)) {
     notes->push_back(
         fmt::format("{} query groups over {} tensor ranks: only core 0.16 and later can read this",
-                    checkpoint.config().num_query_groups, layout.tensor_model_parallel_size));
+                    checkpoint.config().num_query_groups, layout.ranks.tensor_size()));
   }
   if (options.params_dtype.has_value()) {
     const bool is_said = said_dtype(options, checkpoint).has_value();
@@ -121,20 +135,20 @@ Result<ReshardPlan> plan_reshard(const MegatronCheckpoint& checkpoint,
   // once.
   TransferBuilder transfers(layout, options.params_dtype);
   for (int64_t p = 0; p < layout.pipeline_model_parallel_size; ++p) {
-    const int64_t experts = layout.expert_model_parallel_size;
-    for (int64_t i = 0; i < layout.tensor_model_parallel_size * experts; ++i) {
-      const int64_t t = i / experts, e = i % experts;
-      TargetFile target(checkpoint, &transfers, t, e);
+    for (int64_t i = 0; i < layout.ranks.size(); ++i) {
+      const RankPlace place = layout.ranks.place(i);
+      TargetFile target(checkpoint, &transfers, place);
       MEG_RETURN_IF_ERROR(add_tree(checkpoint, layout, options, p, &target));
       const std::string folder =
-          rank_folder_name(t, p, layout.pipeline_model_parallel_size, e, experts);
+          rank_folder_name(place.tensor_rank, p, layout.pipeline_model_parallel_size,
+                           place.expert_rank, layout.ranks.expert_size());
       MEG_ASSIGN_OR_RETURN(TransferTargetFile file,
                            target.finish(fmt::format("{}/{}", folder, kModelFile)));
       plan.transfers.targets.push_back(std::move(file));
       if (!layout.has_distributed_optimizer) continue;
       MEG_ASSIGN_OR_RETURN(
           TransferTargetFile state,
-          add_flat_state(checkpoint, layout, p, t, e,
+          add_flat_state(checkpoint, layout, p, place,
                          fmt::format("{}/{}", folder, kDistribOptimFile), &transfers));
       plan.transfers.targets.push_back(std::move(state));
     }

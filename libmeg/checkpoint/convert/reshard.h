@@ -15,6 +15,9 @@ struct ReshardOptions {
   int64_t pipeline_model_parallel_size = 1;
   int64_t virtual_pipeline_model_parallel_size = 1;  ///< 1: none.
   int64_t expert_model_parallel_size = 1;
+  /// Ranks over which each expert is divided: tensor_model_parallel_size or fewer. Unset: the
+  /// source's if its other sizes stay, otherwise tensor_model_parallel_size.
+  std::optional<int64_t> expert_tensor_parallel_size;
   /// Number of tokens without padding: the table is padded again for the target. If unset, the
   /// table keeps its number of rows, which the target's tensor-parallel size must divide.
   std::optional<int64_t> true_vocab_size;

@@ -8,6 +8,7 @@
 
 #include "libmeg/checkpoint/dialects/mp_rank/internal/args/checkpoint_args.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/rank_files.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/rank_grid.h"
 #include "libmeg/checkpoint/dialects/mp_rank/vocab_size_args.h"
 #include "libmeg/checkpoint/inspect/internal/checkpoint_counts.h"
 
@@ -219,13 +220,17 @@ class Summarizer {
     const int64_t pipeline = summary_.pipeline_model_parallel_size;
     const int64_t expert = summary_.expert_model_parallel_size;
     if (summary_.ranks.empty() || !multiply_ranks({tensor, pipeline, expert})) return;
+    const bool has_experts = int_arg_of("num_experts").value_or(0) > 0;
+    const std::optional<int64_t> own = int_arg_of("expert_tensor_parallel_size");
+    const Result<RankGrid> grid =
+        RankGrid::create(tensor, expert, has_experts ? own.value_or(tensor) : tensor);
+    if (!grid.has_value()) return;
     for (int64_t p = 0; p < pipeline; ++p) {
-      for (int64_t t = 0; t < tensor; ++t) {
-        for (int64_t e = 0; e < expert; ++e) {
-          std::string name = rank_folder_name(t, p, pipeline);
-          if (expert > 1) name += fmt::format("_{:03}", e);
-          if (!has_rank(name)) summary_.missing_ranks.push_back(std::move(name));
-        }
+      for (int64_t i = 0; i < grid->size(); ++i) {
+        const RankPlace place = grid->place(i);
+        std::string name =
+            rank_folder_name(place.tensor_rank, p, pipeline, place.expert_rank, expert);
+        if (!has_rank(name)) summary_.missing_ranks.push_back(std::move(name));
       }
     }
   }

@@ -10,6 +10,15 @@ Box Box::whole(std::vector<int64_t> sizes) {
   return {std::move(offsets), std::move(sizes)};
 }
 
+Box Box::shard(std::vector<int64_t> sizes, int axis, int64_t rank, int64_t ranks) {
+  Box box = whole(std::move(sizes));
+  if (axis < 0) return box;
+  const auto cut = static_cast<size_t>(axis);
+  box.sizes[cut] /= ranks;
+  box.offsets[cut] = rank * box.sizes[cut];
+  return box;
+}
+
 int64_t Box::elements() const {
   int64_t product = 1;
   for (const int64_t size : sizes) product *= size;

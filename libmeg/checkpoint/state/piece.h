@@ -16,6 +16,10 @@ struct Box {
   /// The box that covers axes of these sizes.
   static Box whole(std::vector<int64_t> sizes);
 
+  /// The box of rank `rank` of `ranks` that divide one of these axes evenly. axis: negative if none
+  /// is divided, so that every rank has the whole.
+  static Box shard(std::vector<int64_t> sizes, int axis, int64_t rank, int64_t ranks);
+
   /// The product of the sizes, which must not overflow.
   int64_t elements() const;
 

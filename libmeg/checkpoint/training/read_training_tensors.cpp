@@ -76,12 +76,7 @@ class TensorsReader {
     // The target's padded height, which may be more or fewer rows than the checkpoint's: see
     // source_extent below.
     if (parameter.partition == model::Partition::kVocabulary) merged[0] = target.shape[0] * ranks;
-    Box box = Box::whole(merged);
-    if (axes.partition_axis >= 0) {
-      const auto cut = static_cast<size_t>(axes.partition_axis);
-      box.sizes[cut] /= ranks;
-      box.offsets[cut] = options_.tensor_rank * box.sizes[cut];
-    }
+    Box box = Box::shard(merged, axes.partition_axis, options_.tensor_rank, ranks);
     // The embedding and its tied copy, or shards of several ranks that one process holds, read the
     // same tensor: one transfer with several targets reads the file once.
     const auto [found, is_new] =

@@ -52,7 +52,7 @@ void save_uneven(const std::string& save) {
   make_uneven(&*layout);
   TransferBuilder transfers(*layout, std::nullopt);
   for (int index = 0; index < 4; ++index) {
-    TargetFile file(*checkpoint, &transfers, index % 2, 0);
+    TargetFile file(*checkpoint, &transfers, layout->ranks.place(index % 2));
     ASSERT_TRUE(add_tree(*checkpoint, *layout, options, index / 2, &file).ok());
     TransferTargetFile& target = plan->transfers.targets[static_cast<size_t>(index)];
     Result<TransferTargetFile> made = file.finish(target.path);

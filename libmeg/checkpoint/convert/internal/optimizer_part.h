@@ -26,7 +26,7 @@ struct OptimizerPart {
 /// The optimizers of a rank: one, or two if there are several expert-parallel ranks, that of the
 /// experts last.
 inline std::vector<OptimizerPart> optimizer_parts(const TargetLayout& layout, int64_t expert_rank) {
-  if (layout.experts_per_rank == 0 || layout.expert_model_parallel_size == 1) return {{}};
+  if (layout.experts_per_rank == 0 || layout.ranks.expert_size() == 1) return {{}};
   const int64_t first = expert_rank * layout.experts_per_rank;
   return {
       {.has_experts = false},

@@ -10,7 +10,7 @@ namespace {
 
 /// Megatron adds 100 a pipeline stage to the run's seed (training/initialize.py) and, in
 /// model_parallel_cuda_manual_seed, 1 a tensor-parallel rank; the generator of experts adds 100 an
-/// expert-parallel rank and 1 a tensor-parallel rank.
+/// expert-parallel rank and 1 a rank over which experts are divided.
 constexpr int64_t kSeedOfStage = 100;
 constexpr int64_t kSeedOfExpertRank = 100;
 
@@ -54,9 +54,11 @@ class SeedShifter {
     const std::span<const PickleId> pairs = graph_.pairs(*tracker);
     for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
       const std::optional<std::string_view> name = graph_.as_string(pairs[i]);
-      const bool by_tensor_rank = name == "model-parallel-rng" || name == "expert-parallel-rng";
-      int64_t ranks = by_tensor_rank ? shift_.tensor_ranks : 0;
-      if (name == "expert-parallel-rng") ranks += kSeedOfExpertRank * shift_.expert_ranks;
+      int64_t ranks = 0;
+      if (name == "model-parallel-rng") ranks = shift_.place.tensor_rank;
+      if (name == "expert-parallel-rng") {
+        ranks = shift_.place.expert_tensor_rank + kSeedOfExpertRank * shift_.place.expert_rank;
+      }
       MEG_RETURN_IF_ERROR(shift_state(pairs[i + 1], shift_.stages * kSeedOfStage + ranks));
     }
     return Status();

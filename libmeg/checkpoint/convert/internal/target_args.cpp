@@ -111,7 +111,7 @@ Result<PickleId> carry_args(const MegatronCheckpoint& checkpoint, const TargetLa
   if (!dict.has_value()) return copy;
 
   ArgsEditor editor(*dict, &target->graph());
-  const int64_t tensor_size = layout.tensor_model_parallel_size;
+  const int64_t tensor_size = layout.ranks.tensor_size();
   const int64_t pipeline_size = layout.pipeline_model_parallel_size;
   const int64_t data_size = layout.data_parallel_size;
   const int64_t context_size = editor.as_int("context_parallel_size").value_or(1);
@@ -121,9 +121,10 @@ Result<PickleId> carry_args(const MegatronCheckpoint& checkpoint, const TargetLa
   editor.set_int("pipeline_model_parallel_size", pipeline_size);
   editor.set_int("transformer_pipeline_model_parallel_size", pipeline_size);
   if (layout.experts_per_rank > 0) {
-    editor.set_int("expert_model_parallel_size", layout.expert_model_parallel_size);
-    if (!editor.is_none("expert_tensor_parallel_size")) {
-      editor.set_int("expert_tensor_parallel_size", tensor_size);
+    editor.set_int("expert_model_parallel_size", layout.ranks.expert_size());
+    // None stands for the tensor-parallel size.
+    if (layout.ranks.divides_experts_apart() || !editor.is_none("expert_tensor_parallel_size")) {
+      editor.add_int("expert_tensor_parallel_size", layout.ranks.expert_tensor_size());
     }
   }
   editor.set_int("world_size", tensor_size * pipeline_size * data_size * context_size);

@@ -51,7 +51,7 @@ PickleId TargetFile::add_tensor(const LogicalParameter& parameter, const Logical
   uint64_t bytes = static_cast<uint64_t>(dtype_size(dtype));
   for (const int64_t size : shape) bytes *= static_cast<uint64_t>(size);
   const int storage = content_.add_storage(dtype, bytes);
-  set_sink(storage, transfers_->add_sink(parameter, tensor, tensor_rank_));
+  set_sink(storage, transfers_->add_sink(parameter, tensor, place_));
   return content_.add_tensor(storage, shape);
 }
 

@@ -21,19 +21,14 @@ namespace meg::checkpoint {
 class TargetFile {
  public:
   /// Everything referred to must outlive this object.
-  TargetFile(const MegatronCheckpoint& checkpoint, TransferBuilder* transfers, int64_t tensor_rank,
-             int64_t expert_rank)
-      : checkpoint_(checkpoint),
-        transfers_(transfers),
-        tensor_rank_(tensor_rank),
-        expert_rank_(expert_rank) {}
+  TargetFile(const MegatronCheckpoint& checkpoint, TransferBuilder* transfers,
+             const RankPlace& place)
+      : checkpoint_(checkpoint), transfers_(transfers), place_(place) {}
 
   TargetFile(const TargetFile&) = delete;
   TargetFile& operator=(const TargetFile&) = delete;
 
-  int64_t tensor_rank() const { return tensor_rank_; }
-
-  int64_t expert_rank() const { return expert_rank_; }
+  const RankPlace& place() const { return place_; }
 
   TorchFileContent& content() { return content_; }
 
@@ -85,8 +80,7 @@ class TargetFile {
 
   const MegatronCheckpoint& checkpoint_;
   TransferBuilder* transfers_;
-  int64_t tensor_rank_;
-  int64_t expert_rank_;
+  RankPlace place_;
   TorchFileContent content_;
   std::vector<int> sinks_;  // of each storage
   std::map<std::string, PickleId, std::less<>> texts_;

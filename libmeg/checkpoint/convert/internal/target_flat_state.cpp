@@ -27,22 +27,22 @@ struct Revision {
 class FlatStateBuilder {
  public:
   FlatStateBuilder(const MegatronCheckpoint& checkpoint, const TargetLayout& layout, int64_t stage,
-                   int64_t tensor_rank, int64_t expert_rank, TransferBuilder* transfers)
+                   const RankPlace& place, TransferBuilder* transfers)
       : checkpoint_(checkpoint),
         layout_(layout),
         stage_(layout.stages[static_cast<size_t>(stage)]),
         is_first_stage_(stage == 0),
-        tensor_rank_(tensor_rank),
-        expert_rank_(expert_rank),
+        place_(place),
         transfers_(transfers) {}
 
   Result<TransferTargetFile> build(std::string path) {
-    const std::vector<OptimizerPart> parts = optimizer_parts(layout_, expert_rank_);
+    const std::vector<OptimizerPart> parts = optimizer_parts(layout_, place_.expert_rank);
     std::vector<PickleId> roots;
     for (const OptimizerPart& part : parts) {
       // Megatron gathers the state of parameters other than experts on the first of the
       // data-parallel ranks that share them.
-      const bool is_elsewhere = !part.is_of_experts() && expert_rank_ > 0;
+      const bool is_elsewhere =
+          !part.is_of_experts() && !layout_.ranks.is_first_of_tensor_rank(place_);
       if (is_elsewhere) {
         roots.push_back(graph().add_none());
       } else {
@@ -97,7 +97,7 @@ class FlatStateBuilder {
   /// Ranks that share a buffer of the part.
   int64_t data_ranks(const OptimizerPart& part) const {
     const int64_t ranks = layout_.data_parallel_size * number("context_parallel_size").value_or(1);
-    const int64_t experts = part.is_of_experts() ? layout_.expert_model_parallel_size : 1;
+    const int64_t experts = part.is_of_experts() ? layout_.ranks.files_of_tensor_rank() : 1;
     return std::max<int64_t>(1, ranks / experts);
   }
 
@@ -213,7 +213,7 @@ class FlatStateBuilder {
       if (places[i].first > end) {
         transfers_->add_zeros(sink, static_cast<uint64_t>(end * kItem), places[i].first - end);
       }
-      transfers_->add_target(*members[i], *tensor, tensor_rank_, sink,
+      transfers_->add_target(*members[i], *tensor, place_, sink,
                              static_cast<uint64_t>(places[i].first * kItem));
       end = places[i].first + flat[i].elements;
     }
@@ -239,8 +239,7 @@ class FlatStateBuilder {
   const TargetLayout& layout_;
   const TargetStage& stage_;
   bool is_first_stage_;
-  int64_t tensor_rank_;
-  int64_t expert_rank_;
+  RankPlace place_;
   TransferBuilder* transfers_;
   TransferTargetFile file_;
 };
@@ -249,10 +248,9 @@ class FlatStateBuilder {
 
 Result<TransferTargetFile> add_flat_state(const MegatronCheckpoint& checkpoint,
                                           const TargetLayout& layout, int64_t stage,
-                                          int64_t tensor_rank, int64_t expert_rank,
-                                          std::string path, TransferBuilder* transfers) {
-  return FlatStateBuilder(checkpoint, layout, stage, tensor_rank, expert_rank, transfers)
-      .build(std::move(path));
+                                          const RankPlace& place, std::string path,
+                                          TransferBuilder* transfers) {
+  return FlatStateBuilder(checkpoint, layout, stage, place, transfers).build(std::move(path));
 }
 
 }  // namespace meg::checkpoint

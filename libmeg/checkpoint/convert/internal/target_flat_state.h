@@ -16,7 +16,7 @@ namespace meg::checkpoint {
 /// Mirrors Megatron-LM megatron/core/optimizer/distrib_optimizer.py: get_parameter_state_dp_zero.
 Result<TransferTargetFile> add_flat_state(const MegatronCheckpoint& checkpoint,
                                           const TargetLayout& layout, int64_t stage,
-                                          int64_t tensor_rank, int64_t expert_rank,
-                                          std::string path, TransferBuilder* transfers);
+                                          const RankPlace& place, std::string path,
+                                          TransferBuilder* transfers);
 
 }  // namespace meg::checkpoint

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "libmeg/checkpoint/convert/internal/target_names.h"
+#include "libmeg/model/expert_names.h"
 #include "libmeg/model/pipeline_layout.h"
 #include "libmeg/model/vocab_padding.h"
 
@@ -57,10 +58,8 @@ class LayoutBuilder {
       : checkpoint_(checkpoint), options_(options) {}
 
   Result<TargetLayout> build() {
-    layout_.tensor_model_parallel_size = options_.tensor_model_parallel_size;
     layout_.pipeline_model_parallel_size = options_.pipeline_model_parallel_size;
     layout_.virtual_pipeline_model_parallel_size = options_.virtual_pipeline_model_parallel_size;
-    layout_.expert_model_parallel_size = options_.expert_model_parallel_size;
     MEG_RETURN_IF_ERROR(check_sizes());
     MEG_RETURN_IF_ERROR(share_experts());
     MEG_RETURN_IF_ERROR(choose_vocab_rows());
@@ -91,10 +90,10 @@ class LayoutBuilder {
     const int64_t* number = size.has_value() ? std::get_if<int64_t>(&*size) : nullptr;
     layout_.data_parallel_size =
         options_.data_parallel_size.value_or(number == nullptr ? 1 : std::max<int64_t>(*number, 1));
-    // Expert-parallel ranks are data-parallel ones.
+    // Expert-parallel ranks are data-parallel ones, except those that divide the ranks of a tensor.
     if (layout_.experts_per_rank > 0 &&
-        layout_.data_parallel_size % layout_.expert_model_parallel_size != 0) {
-      layout_.data_parallel_size = layout_.expert_model_parallel_size;
+        layout_.data_parallel_size % layout_.ranks.files_of_tensor_rank() != 0) {
+      layout_.data_parallel_size = layout_.ranks.files_of_tensor_rank();
     }
     const bool has_optimizer = options_.keep_optimizer && source.form != OptimizerForm::kNone;
     if (!has_optimizer && options_.distributed_optimizer.has_value()) {
@@ -122,12 +121,12 @@ class LayoutBuilder {
   }
 
   Status check_sizes() const {
-    if (layout_.tensor_model_parallel_size < 1 || layout_.pipeline_model_parallel_size < 1 ||
+    if (options_.tensor_model_parallel_size < 1 || layout_.pipeline_model_parallel_size < 1 ||
         layout_.virtual_pipeline_model_parallel_size < 1) {
       return make_error(StatusCode::kInvalidArgument,
                         "target: expected parallel sizes above 0, found tensor {}, pipeline {}, "
                         "virtual pipeline {}",
-                        layout_.tensor_model_parallel_size, layout_.pipeline_model_parallel_size,
+                        options_.tensor_model_parallel_size, layout_.pipeline_model_parallel_size,
                         layout_.virtual_pipeline_model_parallel_size);
     }
     if (layout_.virtual_pipeline_model_parallel_size > 1 &&
@@ -135,19 +134,45 @@ class LayoutBuilder {
       return make_error(StatusCode::kInvalidArgument,
                         "target: virtual pipeline stages need a pipeline-parallel size above 1");
     }
-    return checkpoint_.config().check_tensor_parallel_size(layout_.tensor_model_parallel_size);
+    return checkpoint_.config().check_tensor_parallel_size(options_.tensor_model_parallel_size);
   }
 
   Status share_experts() {
     const int64_t experts = checkpoint_.config().num_experts.value_or(0);
-    const int64_t ranks = layout_.expert_model_parallel_size;
+    const int64_t ranks = options_.expert_model_parallel_size;
     if (ranks < 1 || (ranks > 1 && (experts == 0 || experts % ranks != 0))) {
       return make_error(StatusCode::kInvalidArgument,
                         "expert-parallel size: expected a divisor of the {} experts, found {}",
                         experts, ranks);
     }
     layout_.experts_per_rank = experts / ranks;
+    MEG_ASSIGN_OR_RETURN(const int64_t expert_tensor_size, choose_expert_tensor_size());
+    Result<RankGrid> grid =
+        RankGrid::create(options_.tensor_model_parallel_size, ranks, expert_tensor_size);
+    if (!grid.has_value()) return grid.error().with_prefix("target");
+    layout_.ranks = *grid;
     return Status();
+  }
+
+  Result<int64_t> choose_expert_tensor_size() const {
+    const int64_t tensor_size = options_.tensor_model_parallel_size;
+    const std::optional<int64_t> given = options_.expert_tensor_parallel_size;
+    if (layout_.experts_per_rank == 0) {
+      // 1 is the default of Megatron's tool, which is passed for models without experts too.
+      if (given.value_or(1) == 1 || given == tensor_size) return tensor_size;
+      return make_error(StatusCode::kInvalidArgument,
+                        "expert tensor-parallel size {}: expected experts, found a model without",
+                        *given);
+    }
+    if (given.has_value()) return *given;
+    // A run's own size is kept with its other sizes if rank files can have it.
+    const std::optional<megatron::FieldValue> arg = checkpoint_.arg("expert_tensor_parallel_size");
+    const int64_t* own = arg.has_value() ? std::get_if<int64_t>(&*arg) : nullptr;
+    const bool is_kept =
+        own != nullptr && checkpoint_.tensor_model_parallel_size() == tensor_size &&
+        checkpoint_.expert_model_parallel_size() == options_.expert_model_parallel_size &&
+        RankGrid::create(tensor_size, options_.expert_model_parallel_size, *own).has_value();
+    return is_kept ? *own : tensor_size;
   }
 
   /// Legacy models never shared the rows of a group.
@@ -157,7 +182,7 @@ class LayoutBuilder {
     return make_error(StatusCode::kUnsupported,
                       "tensor-parallel size {} over {} query groups: expected mcore names, as core "
                       "0.16 and later read it, found {} names",
-                      layout_.tensor_model_parallel_size, checkpoint_.config().num_query_groups,
+                      layout_.ranks.tensor_size(), checkpoint_.config().num_query_groups,
                       model::name_family_text(layout_.family));
   }
 
@@ -172,7 +197,7 @@ class LayoutBuilder {
     }
     embedding_ = &*embedding;
     const int64_t rows = embedding->shape[0];
-    const int64_t tensor_size = layout_.tensor_model_parallel_size;
+    const int64_t tensor_size = layout_.ranks.tensor_size();
     layout_.source_vocab_rows = rows;
     layout_.target_vocab_rows = rows;
     layout_.true_vocab_size = options_.true_vocab_size;
@@ -264,7 +289,15 @@ class LayoutBuilder {
 }  // namespace
 
 bool shares_query_groups(const MegatronCheckpoint& checkpoint, const TargetLayout& layout) {
-  return checkpoint.config().num_query_groups % layout.tensor_model_parallel_size != 0;
+  return checkpoint.config().num_query_groups % layout.ranks.tensor_size() != 0;
+}
+
+bool is_of_expert(const LogicalParameter& parameter) {
+  return model::parse_expert_name(parameter.canonical).has_value();
+}
+
+int64_t TargetLayout::tensor_size(const LogicalParameter& parameter) const {
+  return is_of_expert(parameter) ? ranks.expert_tensor_size() : ranks.tensor_size();
 }
 
 int64_t TargetLayout::cut_extent(const LogicalParameter& parameter) const {
@@ -279,16 +312,16 @@ int64_t TargetLayout::cut_extent(const LogicalParameter& parameter) const {
 
 Result<std::vector<int64_t>> TargetLayout::shape(const LogicalParameter& parameter) const {
   if (parameter.axes.partition_axis < 0) return parameter.shape;
-  const int64_t extent = cut_extent(parameter);
-  if (extent % tensor_model_parallel_size != 0) {
+  const int64_t extent = cut_extent(parameter), size = tensor_size(parameter);
+  if (extent % size != 0) {
     return make_error(StatusCode::kInvalidArgument,
-                      "{}: tensor-parallel size {} does not divide its {} parts", parameter.name,
-                      tensor_model_parallel_size, extent);
+                      "{}: {}tensor-parallel size {} does not divide its {} parts", parameter.name,
+                      is_of_expert(parameter) ? "expert " : "", size, extent);
   }
   std::vector<int64_t> merged = parameter.shape;
   if (parameter.partition == model::Partition::kVocabulary) merged[0] = extent;
   Result<std::vector<int64_t>> shard =
-      model::shard_shape(parameter.partition, std::move(merged), tensor_model_parallel_size);
+      model::shard_shape(parameter.partition, std::move(merged), size);
   if (!shard.has_value()) return shard.error().with_prefix(parameter.name);
   return shard;
 }

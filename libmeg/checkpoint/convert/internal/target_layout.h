@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "libmeg/checkpoint/convert/reshard.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/rank_grid.h"
 #include "libmeg/checkpoint/dialects/mp_rank/megatron_checkpoint.h"
 
 namespace meg::checkpoint {
@@ -32,10 +33,9 @@ struct TargetStage {
 
 /// Which parameter goes where, under which name and in which order.
 struct TargetLayout {
-  int64_t tensor_model_parallel_size = 1;
+  RankGrid ranks;  ///< The ranks of each stage, a file for each.
   int64_t pipeline_model_parallel_size = 1;
   int64_t virtual_pipeline_model_parallel_size = 1;
-  int64_t expert_model_parallel_size = 1;
   int64_t experts_per_rank = 0;  ///< Experts per layer; 0: the model has none.
   model::NameFamily family = model::NameFamily::kLegacy;
   bool names_kept = true;         ///< The source's spellings.
@@ -47,6 +47,9 @@ struct TargetLayout {
   bool has_distributed_optimizer = false;  ///< Its state goes to distrib_optim.pt.
   int64_t data_parallel_size = 1;
 
+  /// Ranks over which a parameter is divided, unless it is replicated.
+  int64_t tensor_size(const LogicalParameter& parameter) const;
+
   /// Length of the cut axis of a parameter's ShardAxes in the target: the source's, but for the
   /// vocabulary. 0 for a replicated parameter.
   int64_t cut_extent(const LogicalParameter& parameter) const;
@@ -54,6 +57,9 @@ struct TargetLayout {
   /// The shape that one rank of the target holds.
   Result<std::vector<int64_t>> shape(const LogicalParameter& parameter) const;
 };
+
+/// Whether a parameter is one of an expert.
+bool is_of_expert(const LogicalParameter& parameter);
 
 /// Whether several tensor ranks of the target share the rows of a query group.
 bool shares_query_groups(const MegatronCheckpoint& checkpoint, const TargetLayout& layout);

@@ -13,7 +13,8 @@ Result<PickleId> add_extra_state(const MegatronCheckpoint& checkpoint, const Tar
                                  TargetFile* target) {
   if (entry.extra == nullptr) return target->none();
   const auto ranks = static_cast<int64_t>(entry.extra->nodes.size());
-  const int64_t rank = target->tensor_rank() < ranks ? target->tensor_rank() : 0;
+  const int64_t own = target->place().tensor_rank;
+  const int64_t rank = own < ranks ? own : 0;
   return target->carry(checkpoint.file_index(rank, entry.extra->stage),
                        entry.extra->nodes[static_cast<size_t>(rank)]);
 }
@@ -25,7 +26,7 @@ Result<PickleId> add_model(const MegatronCheckpoint& checkpoint, const TargetLay
   StateDictTree tree(layout.family);
   for (const TargetEntry& entry : chunk) {
     // Ranks number their own experts from 0; the whole model counts them through.
-    const int64_t first_expert = target->expert_rank() * layout.experts_per_rank;
+    const int64_t first_expert = target->place().expert_rank * layout.experts_per_rank;
     std::string name = entry.name;
     if (entry.expert.has_value()) {
       const int64_t local = *entry.expert - first_expert;

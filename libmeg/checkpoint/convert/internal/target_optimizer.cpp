@@ -298,7 +298,7 @@ Result<PickleId> add_optimizer(const MegatronCheckpoint& checkpoint, const Targe
   const auto add = [&](const OptimizerPart& part) {
     return OptimizerBuilder(checkpoint, layout, stage, reference, part, target).add();
   };
-  const std::vector<OptimizerPart> parts = optimizer_parts(layout, target->expert_rank());
+  const std::vector<OptimizerPart> parts = optimizer_parts(layout, target->place().expert_rank);
   if (parts.size() == 1) return add(parts[0]);
   std::vector<PickleId> optimizers;
   for (const OptimizerPart& part : parts) {

@@ -33,14 +33,12 @@ class TreeBuilder {
         stage_(layout.stages[static_cast<size_t>(stage)]),
         target_(target) {
     // Ranks that the source did not have take after its last one.
-    const int64_t rank =
-        std::min(target->tensor_rank(), checkpoint.tensor_model_parallel_size() - 1);
+    const RankPlace& place = target->place();
+    const int64_t rank = std::min(place.tensor_rank, checkpoint.tensor_model_parallel_size() - 1);
     reference_ = checkpoint.file_index(rank, stage_.source_stage);
     moves_rng_ = moves_rng_seeds(checkpoint, layout);
     rng_file_ = moves_rng_ ? checkpoint.file_index(0, stage_.source_stage) : reference_;
-    rng_shift_ = {.tensor_ranks = target->tensor_rank(),
-                  .stages = stage - stage_.source_stage,
-                  .expert_ranks = target->expert_rank()};
+    rng_shift_ = {.place = place, .stages = stage - stage_.source_stage};
   }
 
   Status build() {
@@ -108,7 +106,7 @@ class TreeBuilder {
         const PickleId args,
         add_made_args(
             checkpoint_,
-            {.tensor_model_parallel_size = layout_.tensor_model_parallel_size,
+            {.tensor_model_parallel_size = layout_.ranks.tensor_size(),
              .pipeline_model_parallel_size = layout_.pipeline_model_parallel_size,
              .virtual_pipeline_model_parallel_size = layout_.virtual_pipeline_model_parallel_size},
             layout_.family, layout_.target_vocab_rows, &target_->graph()));
@@ -164,9 +162,9 @@ std::optional<DType> said_dtype(const ReshardOptions& options,
 }
 
 bool moves_rng_seeds(const MegatronCheckpoint& checkpoint, const TargetLayout& layout) {
-  return layout.tensor_model_parallel_size != checkpoint.tensor_model_parallel_size() ||
+  return layout.ranks.tensor_size() != checkpoint.tensor_model_parallel_size() ||
          layout.pipeline_model_parallel_size != checkpoint.pipeline_model_parallel_size() ||
-         layout.expert_model_parallel_size > 1;
+         layout.ranks.expert_size() > 1;
 }
 
 Status add_tree(const MegatronCheckpoint& checkpoint, const TargetLayout& layout,

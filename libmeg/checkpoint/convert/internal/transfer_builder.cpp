@@ -41,9 +41,9 @@ TensorTransfer TransferBuilder::start(const LogicalParameter& parameter,
 }
 
 int TransferBuilder::add_sink(const LogicalParameter& parameter, const LogicalTensor& tensor,
-                              int64_t tensor_rank) {
+                              const RankPlace& place) {
   const int sink = add_sink();
-  add_target(parameter, tensor, tensor_rank, sink, 0);
+  add_target(parameter, tensor, place, sink, 0);
   return sink;
 }
 
@@ -57,20 +57,16 @@ void TransferBuilder::add_zeros(int sink, uint64_t offset, int64_t elements) {
 }
 
 void TransferBuilder::add_target(const LogicalParameter& parameter, const LogicalTensor& tensor,
-                                 int64_t tensor_rank, int sink, uint64_t offset) {
+                                 const RankPlace& place, int sink, uint64_t offset) {
   // One transfer a tensor with all of its targets, so that its source is read once for all ranks.
   const auto [found, is_new] = of_tensor_.try_emplace(&tensor, transfers_.size());
   if (is_new) transfers_.push_back(start(parameter, tensor));
   TensorTransfer& transfer = transfers_[found->second];
-  TransferTarget target{
-      .sink = sink, .box = Box::whole(transfer.axes), .range = {}, .offset = offset};
-  if (parameter.axes.partition_axis >= 0) {
-    const auto cut = static_cast<size_t>(parameter.axes.partition_axis);
-    // It divides evenly: shapes of all parameters were checked when the target was laid out.
-    target.box.sizes[cut] /= layout_.tensor_model_parallel_size;
-    target.box.offsets[cut] = tensor_rank * target.box.sizes[cut];
-  }
-  transfer.targets.push_back(std::move(target));
+  // The axis is divided without a remainder, which was checked when the target was laid out.
+  Box box = Box::shard(transfer.axes, parameter.axes.partition_axis,
+                       is_of_expert(parameter) ? place.expert_tensor_rank : place.tensor_rank,
+                       layout_.tensor_size(parameter));
+  transfer.targets.push_back({.sink = sink, .box = std::move(box), .range = {}, .offset = offset});
 }
 
 int TransferBuilder::add_copy(const std::shared_ptr<const TorchFile>& source, int storage) {

@@ -25,16 +25,17 @@ class TransferBuilder {
   /// The type that a tensor has in the target.
   DType target_dtype(const LogicalParameter& parameter, const LogicalTensor& tensor) const;
 
-  /// A new sink that gets the part of `tensor` that tensor-parallel rank `tensor_rank` holds. The
-  /// parameter outlives the call of take().
-  int add_sink(const LogicalParameter& parameter, const LogicalTensor& tensor, int64_t tensor_rank);
+  /// A new sink that gets the part of `tensor` that a rank holds. The parameter outlives the call
+  /// of take().
+  int add_sink(const LogicalParameter& parameter, const LogicalTensor& tensor,
+               const RankPlace& place);
 
   /// A new sink, which others fill in parts.
   int add_sink() { return sinks_++; }
 
   /// Lets the same part of `tensor` fill the bytes of a sink from `offset` on.
   void add_target(const LogicalParameter& parameter, const LogicalTensor& tensor,
-                  int64_t tensor_rank, int sink, uint64_t offset);
+                  const RankPlace& place, int sink, uint64_t offset);
 
   /// Zeros of float32 for the bytes of a sink from `offset` on.
   void add_zeros(int sink, uint64_t offset, int64_t elements);

@@ -17,14 +17,10 @@ constexpr int64_t kBufferBytes = int64_t{1} << 17;
 /// Whether pieces are equal parts of one axis, with elements in the order of the axes.
 bool is_cut_evenly(const LogicalParameter& parameter, const LogicalTensor& tensor) {
   const model::ShardAxes& axes = parameter.axes;
-  Box expected = Box::whole(axes.sizes);
   for (size_t i = 0; i < tensor.pieces.size(); ++i) {
     const Piece& piece = tensor.pieces[i];
-    if (axes.partition_axis >= 0) {
-      const auto cut = static_cast<size_t>(axes.partition_axis);
-      expected.sizes[cut] = axes.sizes[cut] / static_cast<int64_t>(tensor.pieces.size());
-      expected.offsets[cut] = static_cast<int64_t>(i) * expected.sizes[cut];
-    }
+    const Box expected = Box::shard(axes.sizes, axes.partition_axis, static_cast<int64_t>(i),
+                                    std::ssize(tensor.pieces));
     if (piece.box != expected || piece.source->elements() != expected.elements() ||
         !std::is_sorted(piece.memory_order.begin(), piece.memory_order.end())) {
       return false;

@@ -39,16 +39,14 @@ void CheckpointReader::add_shard(const LogicalParameter& parameter, int64_t stag
                                  const TensorView& view, LogicalTensor* tensor) const {
   const model::ShardAxes& axes = parameter.axes;
   const RankFile& file = state_->files[file_at(stage, static_cast<int64_t>(rank))];
-  Piece piece{torch_source(file.file, view), Box::whole(axes.sizes)};
+  Piece piece{torch_source(file.file, view),
+              Box::shard(axes.sizes, axes.partition_axis, file.tensor_rank, state_->tensor_size)};
   if (axes.partition_axis < 0) {
     // What is not cut lies on every tensor rank: the first one's is the tensor, the others' are
     // replicas that verify compares.
     (rank == 0 ? tensor->pieces : tensor->replicas).push_back(std::move(piece));
     return;
   }
-  const auto cut = static_cast<size_t>(axes.partition_axis);
-  piece.box.sizes[cut] /= state_->tensor_size;
-  piece.box.offsets[cut] = file.tensor_rank * piece.box.sizes[cut];
   // Empty means that the axes are in memory in the listed order.
   const bool is_natural = std::is_sorted(axes.memory_order.begin(), axes.memory_order.end());
   if (!is_natural) piece.memory_order = axes.memory_order;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "libmeg/checkpoint/container/torch_file/torch_source.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/changed_rank.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/model_keys.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/optimizer/expert_optimizers.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/rank_draft.h"
@@ -34,32 +35,11 @@ class ExpertMerger {
                         "{}: expected {} virtual stages as in {}, found {}", file->path(),
                         models[0].dicts.size(), files_[0]->path(), models.back().dicts.size());
     }
-    MEG_ASSIGN_OR_RETURN(const PickleId first, draft_.copy(files_[0]));
-    std::vector<PickleId> pairs;
-    const std::vector<PickleId> found(graph().pairs(first).begin(), graph().pairs(first).end());
     size_t chunk = 0;
-    for (size_t i = 0; i + 1 < found.size(); i += 2) {
-      // A copy: the graph's strings move while it grows.
-      const std::string key(graph().as_string(found[i]).value_or(""));
-      PickleId value = found[i + 1];
-      // Without a table the optimizer is not needed.
-      if (key == "optimizer" && table_ == nullptr) continue;
-      if (key == "optimizer" && graph().node(value).kind != PickleKind::kNone) {
-        // Experts of which a rank has not its share would be numbered wrong.
-        for (size_t rank = 0; rank < files_.size(); ++rank) {
-          for (const PickleId dict : models[rank].dicts) {
-            MEG_RETURN_IF_ERROR(check_share(*files_[rank], dict));
-          }
-        }
-        MEG_ASSIGN_OR_RETURN(value,
-                             merge_expert_optimizers(files_, share_, *table_, value, &draft_));
-      }
-      if (is_model_key(key) && chunk < models[0].dicts.size()) {
-        MEG_ASSIGN_OR_RETURN(value, merge_chunk(value, models, chunk++));
-      }
-      pairs.insert(pairs.end(), {found[i], value});
-    }
-    draft_.content().root = graph().add_dict(std::move(pairs));
+    RankChanges changes;
+    changes.model = [&](PickleId copied, PickleId) { return merge_chunk(copied, models, chunk++); };
+    changes.optimizer = [&](PickleId copied) { return merge_optimizers(copied, models); };
+    MEG_ASSIGN_OR_RETURN(draft_.content().root, changed_rank(files_[0], changes, &draft_));
     return draft_.finish(
         fmt::format("{} with the experts of {} more", files_[0]->path(), files_.size() - 1), bytes);
   }
@@ -67,16 +47,31 @@ class ExpertMerger {
  private:
   PickleGraph& graph() { return draft_.graph(); }
 
+  Result<std::optional<PickleId>> merge_optimizers(PickleId copied,
+                                                   const std::vector<ModelDicts>& models) {
+    // Without a table the optimizer is not needed.
+    if (table_ == nullptr) return std::optional<PickleId>();
+    // Experts of which a rank has not its share would be numbered wrong.
+    for (size_t rank = 0; rank < files_.size(); ++rank) {
+      for (const PickleId dict : models[rank].dicts) {
+        MEG_RETURN_IF_ERROR(check_share(*files_[rank], dict));
+      }
+    }
+    MEG_ASSIGN_OR_RETURN(const PickleId merged,
+                         merge_expert_optimizers(files_, share_, *table_, copied, &draft_));
+    return std::optional(merged);
+  }
+
   /// copied: the first rank's dict in the draft.
-  Result<PickleId> merge_chunk(PickleId copied, const std::vector<ModelDicts>& models,
-                               size_t chunk) {
+  Result<std::optional<PickleId>> merge_chunk(PickleId copied,
+                                              const std::vector<ModelDicts>& models, size_t chunk) {
     std::vector<PickleId> pairs(graph().pairs(copied).begin(), graph().pairs(copied).end());
     MEG_RETURN_IF_ERROR(check_share(*files_[0], models[0].dicts[chunk]));
     for (size_t rank = 1; rank < files_.size(); ++rank) {
       MEG_RETURN_IF_ERROR(check_share(*files_[rank], models[rank].dicts[chunk]));
       add_experts(rank, models[rank].dicts[chunk], &pairs);
     }
-    return graph().add_dict(std::move(pairs));
+    return std::optional(graph().add_dict(std::move(pairs)));
   }
 
   /// Calls visit(name, value) for every expert's key of a dict.

@@ -11,6 +11,7 @@
 
 #include "libmeg/checkpoint/container/torch_file/tensor_view.h"
 #include "libmeg/checkpoint/container/torch_file/torch_source.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/changed_rank.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/model_keys.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/optimizer/optimizer_rewriter.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/rank_draft.h"
@@ -42,44 +43,16 @@ const GroupedMatrix* matrix_ending(std::string_view name, std::string_view Group
   return found == std::end(kMatrices) ? nullptr : found;
 }
 
-/// The value of `file` in the draft, with change(value, dict) of each model for its dict: value is
-/// the dict in the draft, whose pairs are those of `dict` in the file. change_optimizer(value) for
-/// its optimizer.
-template <class ChangeModel, class ChangeOptimizer>
-Result<PickleId> changed(const File& file, RankDraft* draft, const ChangeModel& change_model,
-                         const ChangeOptimizer& change_optimizer) {
-  MEG_ASSIGN_OR_RETURN(const PickleId root, draft->copy(file));
-  PickleGraph& graph = draft->graph();
-  const ModelDicts models = find_model_dicts(*file);
-  const std::vector<PickleId> found(graph.pairs(root).begin(), graph.pairs(root).end());
-  std::vector<PickleId> pairs;
-  size_t chunk = 0;
-  for (size_t i = 0; i + 1 < found.size(); i += 2) {
-    const std::string key(graph.as_string(found[i]).value_or(""));
-    std::optional<PickleId> value = found[i + 1];
-    if (is_model_key(key) && chunk < models.dicts.size()) {
-      MEG_ASSIGN_OR_RETURN(value, change_model(*value, models.dicts[chunk++]));
-    }
-    if (key == "optimizer" && graph.node(*value).kind != PickleKind::kNone) {
-      MEG_ASSIGN_OR_RETURN(value, change_optimizer(*value));
-    }
-    if (value.has_value()) pairs.insert(pairs.end(), {found[i], *value});
-  }
-  return graph.add_dict(std::move(pairs));
-}
-
 class GroupSplitter {
  public:
   GroupSplitter(File file, int64_t experts, const model::ParameterTable* table)
       : file_(std::move(file)), experts_(experts), table_(table) {}
 
   Result<TorchFile> split() {
-    MEG_ASSIGN_OR_RETURN(
-        draft_.content().root,
-        changed(
-            file_, &draft_,
-            [this](PickleId copied, PickleId dict) { return split_chunk(copied, dict); },
-            [this](PickleId copied) { return split_optimizers(copied); }));
+    const RankChanges changes{
+        .model = [this](PickleId copied, PickleId dict) { return split_chunk(copied, dict); },
+        .optimizer = [this](PickleId copied) { return split_optimizers(copied); }};
+    MEG_ASSIGN_OR_RETURN(draft_.content().root, changed_rank(file_, changes, &draft_));
     return draft_.finish(file_->path(), file_->size());
   }
 
@@ -265,10 +238,9 @@ Result<File> with_experts_as_one(File file) {
     }
     return std::optional(graph.add_dict(std::move(pairs)));
   };
-  const auto keep = [](PickleId copied) -> Result<std::optional<PickleId>> {
-    return std::optional(copied);
-  };
-  MEG_ASSIGN_OR_RETURN(draft.content().root, changed(file, &draft, rename, keep));
+  const auto keep = [](PickleId copied) { return std::optional(copied); };
+  MEG_ASSIGN_OR_RETURN(draft.content().root,
+                       changed_rank(file, {.model = rename, .optimizer = keep}, &draft));
   MEG_ASSIGN_OR_RETURN(TorchFile renamed, draft.finish(file->path(), file->size()));
   return std::make_shared<const TorchFile>(std::move(renamed));
 }

@@ -11,10 +11,13 @@
 #include "libmeg/base/thread_pool.h"
 #include "libmeg/checkpoint/dialects/huggingface/internal/huggingface_ranks.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/args/checkpoint_args.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/args/checkpoint_config.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_contents.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/expert_ranks.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/expert_tensor_ranks.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/grouped_experts.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/optimizer/distributed_optimizer.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/rank_grid.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/split_files.h"
 #include "libmeg/checkpoint/dialects/torch_dist/internal/dist_ranks.h"
 
@@ -78,24 +81,25 @@ std::string text(const std::optional<int64_t>& value) {
   return value.has_value() ? fmt::format("{}", *value) : "none";
 }
 
-/// Sets the expert-parallel size. Experts are cut over the tensor ranks of the rest of the model:
-/// with other sizes the names of files do not say which rank has which part.
-Status find_expert_size(const TorchFile& file, RankFiles* found) {
-  found->expert_size = expert_size_of(file);
+/// The ranks of a stage, after the sizes of expert parallelism in a file's args.
+Result<RankGrid> find_rank_grid(const TorchFile& file, int64_t tensor_size, int64_t pipeline_size) {
+  const int64_t expert_size = expert_size_of(file);
   const int64_t experts = first_arg(file, {"num_experts"}).value_or(0);
-  if (found->expert_size < 1 || (found->expert_size > 1 && experts < 1) ||
-      (experts > 0 && experts % found->expert_size != 0)) {
+  if (expert_size < 1 || (expert_size > 1 && experts < 1) ||
+      (experts > 0 && experts % expert_size != 0)) {
     return make_error(StatusCode::kCorruption,
                       "{}: args: expected an expert_model_parallel_size that divides num_experts "
                       "{}, found {}",
-                      file.path(), experts, found->expert_size);
+                      file.path(), experts, expert_size);
   }
-  const int64_t tensor = first_arg(file, {"expert_tensor_parallel_size"}).value_or(0);
-  if (experts == 0 || tensor == 0 || tensor == found->tensor_size) return Status();
-  return make_error(StatusCode::kUnsupported,
-                    "{}: args: expert_tensor_parallel_size {} with tensor_model_parallel_size {} "
-                    "is not supported",
-                    file.path(), tensor, found->tensor_size);
+  const int64_t own = first_arg(file, {"expert_tensor_parallel_size"}).value_or(0);
+  Result<RankGrid> grid =
+      RankGrid::create(tensor_size, expert_size, experts == 0 || own == 0 ? tensor_size : own);
+  if (!grid.has_value()) return grid.error().with_prefix(file.path() + ": args");
+  if (pipeline_size <= kMaxRanks / grid->size()) return grid;
+  return make_error(StatusCode::kCorruption,
+                    "{}: args: expected at most {} ranks, found {} times {}", file.path(),
+                    kMaxRanks, pipeline_size, grid->size());
 }
 
 Status find_sizes(const CheckpointFolder& folder, const TorchFile& first, RankFiles* found) {
@@ -119,15 +123,24 @@ Status find_sizes(const CheckpointFolder& folder, const TorchFile& first, RankFi
   return Status();
 }
 
-/// The rank folders in the order of RankFiles::files, those of expert-parallel ranks in a row.
-Result<std::vector<RankFolder>> expected_ranks(const CheckpointFolder& folder,
-                                               const RankFiles& sizes) {
+/// The sizes of expert parallelism, for messages; empty if there is none.
+std::string expert_sizes_text(const RankGrid& grid) {
+  if (grid.expert_size() == 1) return "";
+  return grid.divides_experts_apart() ? fmt::format(" x expert {} with expert tensor {}",
+                                                    grid.expert_size(), grid.expert_tensor_size())
+                                      : fmt::format(" x expert {}", grid.expert_size());
+}
+
+/// The rank folders in the order of the grid, stage by stage.
+Result<std::vector<RankFolder>> expected_ranks(const CheckpointFolder& folder, const RankGrid& grid,
+                                               int64_t pipeline_size) {
   std::vector<RankFolder> found;
   std::vector<std::string> missing;
-  for (int64_t p = 0; p < sizes.pipeline_size; ++p) {
-    for (int64_t i = 0; i < sizes.tensor_size * sizes.expert_size; ++i) {
-      const std::string name = rank_folder_name(i / sizes.expert_size, p, sizes.pipeline_size,
-                                                i % sizes.expert_size, sizes.expert_size);
+  for (int64_t p = 0; p < pipeline_size; ++p) {
+    for (int64_t i = 0; i < grid.size(); ++i) {
+      const RankPlace place = grid.place(i);
+      const std::string name = rank_folder_name(place.tensor_rank, p, pipeline_size,
+                                                place.expert_rank, grid.expert_size());
       const auto rank =
           std::find_if(folder.ranks.begin(), folder.ranks.end(),
                        [&](const RankFolder& candidate) { return candidate.name == name; });
@@ -138,10 +151,9 @@ Result<std::vector<RankFolder>> expected_ranks(const CheckpointFolder& folder,
       }
     }
   }
-  const std::string expected = fmt::format(
-      "{} rank files (tensor {} x pipeline {}{} in args)", found.size() + missing.size(),
-      sizes.tensor_size, sizes.pipeline_size,
-      sizes.expert_size > 1 ? fmt::format(" x expert {}", sizes.expert_size) : std::string());
+  const std::string expected = fmt::format("{} rank files (tensor {} x pipeline {}{} in args)",
+                                           found.size() + missing.size(), grid.tensor_size(),
+                                           pipeline_size, expert_sizes_text(grid));
   if (!missing.empty()) {
     constexpr size_t kShown = 8;
     const char* more = missing.size() > kShown ? " ..." : "";
@@ -161,11 +173,19 @@ Result<std::vector<RankFolder>> expected_ranks(const CheckpointFolder& folder,
 }
 
 /// The fields that say how parameters are cut and laid out.
-constexpr const char* kShapeFields[] = {
-    "num_layers",  "hidden_size",         "num_attention_heads",
-    "kv_channels", "num_query_groups",    "ffn_hidden_size",
-    "swiglu",      "quick_geglu",         "padded_vocab_size",
-    "num_experts", "moe_ffn_hidden_size", "expert_model_parallel_size"};
+constexpr const char* kShapeFields[] = {"num_layers",
+                                        "hidden_size",
+                                        "num_attention_heads",
+                                        "kv_channels",
+                                        "num_query_groups",
+                                        "ffn_hidden_size",
+                                        "swiglu",
+                                        "quick_geglu",
+                                        "padded_vocab_size",
+                                        "num_experts",
+                                        "moe_ffn_hidden_size",
+                                        "expert_model_parallel_size",
+                                        "expert_tensor_parallel_size"};
 
 /// A field of a file's args as people read it.
 std::string arg_text(const TorchFile& file, const char* name) {
@@ -210,12 +230,12 @@ Status check_agreement(const TorchFile& file, const TorchFile& first) {
 
 /// Finds files that were exchanged: tensor ranks of one model have the same names and shapes, and
 /// the stages of core's models often do. Megatron numbers its processes so that their ranks grow
-/// along each parallel dimension; converters leave one rank in all files. files: tensor ranks of
-/// one stage in a row, and expert-parallel ranks of one tensor rank.
+/// along each parallel dimension; converters leave one rank in all files. files: in the order of
+/// the grid, stage by stage.
 Status check_process_ranks(const std::vector<std::shared_ptr<const TorchFile>>& files,
-                           const RankFiles& sizes) {
-  const auto experts = static_cast<size_t>(sizes.expert_size);
-  const auto stage = static_cast<size_t>(sizes.tensor_size) * experts;
+                           const RankGrid& grid) {
+  const auto experts = static_cast<size_t>(grid.files_of_tensor_rank());
+  const auto stage = static_cast<size_t>(grid.size());
   for (size_t i = 0; i < files.size(); ++i) {
     // The files of a block differ in one dimension and those inside it, its neighbors by distance.
     for (const auto& [distance, block] : {std::pair(size_t{1}, experts), std::pair(experts, stage),
@@ -257,17 +277,20 @@ std::vector<std::optional<Result<TorchFile>>> open_others(const std::vector<Rank
   return files;
 }
 
-/// Adds the files to `found`, expert-parallel ranks merged.
+/// Adds the files to `found`, expert-parallel ranks merged. files: of every tensor-parallel rank
+/// and every expert-parallel rank, the latter in a row. ranks: the folders, of which those of one
+/// tensor-parallel rank are in a row.
 Status place_files(const std::vector<RankFolder>& ranks,
                    const std::vector<std::shared_ptr<const TorchFile>>& files,
                    const model::ParameterTable* table, RankFiles* found) {
   const auto experts = static_cast<size_t>(found->expert_size);
   const int64_t num_experts = first_arg(*files[0], {"num_experts"}).value_or(0);
+  const size_t folders = ranks.size() * experts / files.size();  // of a tensor-parallel rank
   for (size_t i = 0; i < files.size(); i += experts) {
     const auto place = static_cast<int64_t>(i / experts);
     RankFile rank{.tensor_rank = place % found->tensor_size,
                   .pipeline_rank = place / found->tensor_size,
-                  .folder_name = ranks[i].name,
+                  .folder_name = ranks[i / experts * folders].name,
                   .file = files[i]};
     if (experts > 1) {
       const auto begin = files.begin() + static_cast<std::ptrdiff_t>(i);
@@ -336,8 +359,11 @@ Result<RankFiles> open_rank_files(const CheckpointFolder& given,
   MEG_ASSIGN_OR_RETURN(TorchFile opened, TorchFile::open(folder.ranks.front().file, &budget));
   const auto first = std::make_shared<const TorchFile>(std::move(opened));
   MEG_RETURN_IF_ERROR(find_sizes(folder, *first, &found));
-  MEG_RETURN_IF_ERROR(find_expert_size(*first, &found));
-  MEG_ASSIGN_OR_RETURN(const std::vector<RankFolder> ranks, expected_ranks(folder, found));
+  MEG_ASSIGN_OR_RETURN(const RankGrid grid,
+                       find_rank_grid(*first, found.tensor_size, found.pipeline_size));
+  found.expert_size = grid.expert_size();
+  MEG_ASSIGN_OR_RETURN(const std::vector<RankFolder> ranks,
+                       expected_ranks(folder, grid, found.pipeline_size));
   // The first file has said what there has to be; the others are opened by several threads. Errors
   // are looked at in the order of ranks below, so that the same one is reported each time.
   std::vector<std::optional<Result<TorchFile>>> others = open_others(ranks, first->path(), &budget);
@@ -349,7 +375,7 @@ Result<RankFiles> open_rank_files(const CheckpointFolder& given,
     files.back() = std::make_shared<const TorchFile>(std::move(other));
     MEG_RETURN_IF_ERROR(check_agreement(*files.back(), *first));
   }
-  MEG_RETURN_IF_ERROR(check_process_ranks(files, found));
+  MEG_RETURN_IF_ERROR(check_process_ranks(files, grid));
   for (size_t i = 0; folder.format == CheckpointFormat::kSplitMpRank && i < files.size(); ++i) {
     if (table == nullptr) break;  // model_rng.pt alone has the rest
     MEG_ASSIGN_OR_RETURN(TorchFile joined, join_split_files(ranks[i], files[i], *table, &budget));
@@ -365,13 +391,17 @@ Result<RankFiles> open_rank_files(const CheckpointFolder& given,
   if (table != nullptr) {
     MEG_ASSIGN_OR_RETURN(found.has_distributed_optimizer,
                          read_distributed_optimizers(ranks, *table, found.pipeline_size,
-                                                     found.expert_size, &budget, &files));
+                                                     grid.files_of_tensor_rank(), &budget, &files));
     // Shards are a distributed optimizer's too.
     found.has_distributed_optimizer |= !ranks.front().optimizer_shards.empty();
   }
   const int64_t experts = first_arg(*first, {"num_experts"}).value_or(0) / found.expert_size;
   for (const size_t i : grouped) {
     MEG_ASSIGN_OR_RETURN(files[i], with_single_experts(files[i], experts, table));
+  }
+  if (grid.divides_experts_apart()) {
+    MEG_ASSIGN_OR_RETURN(const model::GptConfig config, read_checkpoint_config(*first, fallback));
+    MEG_ASSIGN_OR_RETURN(files, with_experts_over_tensor_ranks(files, grid, config, table));
   }
   MEG_RETURN_IF_ERROR(place_files(ranks, files, table, &found));
   found.version = version_of(*first);

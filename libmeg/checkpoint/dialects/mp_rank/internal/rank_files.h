@@ -34,7 +34,7 @@ Status check_tensor_bytes(const std::string& where, uint64_t tensor_bytes, uint6
 /// names if it has none. Other formats are opened by their readers. fallback: see
 /// OpenCheckpointOptions. kNotFound: ranks missing, all named. kCorruption: folders of more ranks,
 /// or files that disagree about iteration, version or sizes. kUnsupported: other formats,
-/// experts that are cut over other tensor ranks than the rest of the model.
+/// sizes of expert parallelism that rank files cannot have (see RankGrid).
 /// table: of the parameters of their optimizers, distributed ones of distrib_optim.pt and those of
 /// expert-parallel ranks (see merge_expert_ranks()); nullptr: without optimizers.
 Result<RankFiles> open_rank_files(const CheckpointFolder& folder,

@@ -66,6 +66,13 @@ class PlainComposer {
     return id.has_value() && source().as_bool(*id).value_or(false);
   }
 
+  /// A parallel size of args; nullopt if it is missing, None or out of range.
+  std::optional<int64_t> size_arg(const char* name) const {
+    constexpr int64_t kMost = 1 << 20;
+    const std::optional<int64_t> size = int_arg(source(), *args_, name);
+    return size.value_or(0) > 0 && *size <= kMost ? size : std::nullopt;
+  }
+
   bool is_pair() const { return optimizers_.size() > 1; }
 
   Status find_optimizers(const TorchFile& state_file) {
@@ -139,8 +146,9 @@ class PlainComposer {
     FlatRun run = FlatRun::of(source(), args_);
     // Experts are replicated over fewer ranks, so their buffers were padded for fewer.
     if (part == Part::kExperts && args_.has_value()) {
-      const auto ranks = int_arg(source(), *args_, "expert_model_parallel_size");
-      run = run.of_experts(1, 1, std::max<int64_t>(1, ranks.value_or(1)));
+      const int64_t tensor = size_arg("tensor_model_parallel_size").value_or(1);
+      run = run.of_experts(tensor, size_arg("expert_tensor_parallel_size").value_or(tensor),
+                           size_arg("expert_model_parallel_size").value_or(1));
     }
     MEG_ASSIGN_OR_RETURN(const std::vector<FlatState> buffers, read_states(file, part));
     MEG_ASSIGN_OR_RETURN(const auto states, cut_flat_states(buffers, chunks, run, file->path()));
@@ -209,7 +217,7 @@ std::string distrib_optim_path(const std::string& model_file) {
 
 Result<bool> read_distributed_optimizers(const std::vector<RankFolder>& ranks,
                                          const model::ParameterTable& table, int64_t pipeline_size,
-                                         int64_t expert_size, PickleBudget* budget,
+                                         int64_t files_of_tensor_rank, PickleBudget* budget,
                                          std::vector<File>* files) {
   const auto has_state = [](const RankFolder& rank) { return rank.has_distrib_optim; };
   if (std::none_of(ranks.begin(), ranks.end(), has_state)) return false;
@@ -228,7 +236,7 @@ Result<bool> read_distributed_optimizers(const std::vector<RankFolder>& ranks,
   MEG_RETURN_IF_ERROR(for_each_file(ranks.size(), ranks, open));
   const auto compose = [&](size_t i) -> Status {
     // What expert-parallel ranks hold alike is saved by the first of them alone.
-    const File& shared = states[i - i % static_cast<size_t>(expert_size)];
+    const File& shared = states[i - i % static_cast<size_t>(files_of_tensor_rank)];
     MEG_ASSIGN_OR_RETURN(TorchFile composed, with_plain_optimizer((*files)[i], states[i], shared,
                                                                   table, pipeline_size));
     (*files)[i] = std::make_shared<const TorchFile>(std::move(composed));
