@@ -33,11 +33,12 @@ struct Place {
   int64_t row;
   int lane, threads;
 
-  /// threads: of a row: a warp's, or all of a block.
-  __device__ explicit Place(int threads)
-      : row(static_cast<int64_t>(blockIdx.x) * (blockDim.x / threads) + threadIdx.x / threads),
-        lane(static_cast<int>(threadIdx.x) % threads),
-        threads(threads) {}
+  /// threads_of_row: a warp's, or all of a block.
+  __device__ explicit Place(int threads_of_row)
+      : row(static_cast<int64_t>(blockIdx.x) * (blockDim.x / threads_of_row) +
+            threadIdx.x / threads_of_row),
+        lane(static_cast<int>(threadIdx.x) % threads_of_row),
+        threads(threads_of_row) {}
 
   /// Rows that the launch has threads for.
   __device__ int64_t rows() const {

@@ -204,7 +204,8 @@ at::Tensor GptModel::State::hidden_states(const CachedInput& input, KvCache& cac
     states = cache.graphs()->run(
         number, input.tokens, places.numbers, places.longest, {table.cosine, table.sine},
         [&](const at::Tensor& tokens, const at::Tensor& numbers, int64_t longest) {
-          return cached_pass({.tokens = tokens}, CacheStep(cache, numbers, longest), table);
+          return cached_pass({.tokens = tokens, .sequences = {}},
+                             CacheStep(cache, numbers, longest), table);
         });
   } else {
     states = cached_pass(input, CacheStep(cache, places, input.sequences, options.device), table);

@@ -131,7 +131,9 @@ TEST(MappedStretch, IsThatPartOfTheFileWhereverItBegins) {
       const std::string_view found(reinterpret_cast<const char*>(stretch.bytes().data()),
                                    stretch.bytes().size());
       EXPECT_EQ(found, std::string_view(content).substr(offset, length));
-      if (length > 0) EXPECT_EQ(path_at(stretch.bytes().data()), folder.path("a"));
+      if (length > 0) {
+        EXPECT_EQ(path_at(stretch.bytes().data()), folder.path("a"));
+      }
     }
   }
   const auto longer = MappedStretch::map(*file, 29000, 1001);

@@ -249,10 +249,14 @@ TEST_F(EpilogueProductTest, AddsTheBiasAndTakesGelu) {
         }
         const auto place = static_cast<size_t>(r * kColumns + c);
         EXPECT_NEAR(output_[place], gelu(sum), kBound);
-        if (epilogue == Epilogue::kGeluAuxBias) EXPECT_NEAR(auxiliary_[place], sum, kBound);
+        if (epilogue == Epilogue::kGeluAuxBias) {
+          EXPECT_NEAR(auxiliary_[place], sum, kBound);
+        }
       }
     }
-    if (epilogue == Epilogue::kGeluBias) EXPECT_EQ(auxiliary_, untouched);
+    if (epilogue == Epilogue::kGeluBias) {
+      EXPECT_EQ(auxiliary_, untouched);
+    }
   }
 }
 

@@ -39,21 +39,22 @@ struct Id {
 
 /// bfloat16 as the upper half of a float, rounded to the nearest even one.
 struct Bfloat16 {
-  uint16_t bits;
+  uint16_t bits = 0;
+
+  Bfloat16() = default;
+
+  explicit Bfloat16(double value) {
+    const auto narrow = static_cast<float>(value);
+    uint32_t whole = 0;
+    std::memcpy(&whole, &narrow, sizeof whole);
+    bits = static_cast<uint16_t>((whole + 0x7FFFU + ((whole >> 16U) & 1U)) >> 16U);
+  }
 
   operator double() const {
     const uint32_t whole = uint32_t{bits} << 16U;
     float value = 0;
     std::memcpy(&value, &whole, sizeof value);
     return double{value};
-  }
-
-  Bfloat16& operator=(double value) {
-    const auto narrow = static_cast<float>(value);
-    uint32_t whole = 0;
-    std::memcpy(&whole, &narrow, sizeof whole);
-    bits = static_cast<uint16_t>((whole + 0x7FFFU + ((whole >> 16U) & 1U)) >> 16U);
-    return *this;
   }
 };
 

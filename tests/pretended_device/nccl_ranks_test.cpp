@@ -259,11 +259,12 @@ void expect_inference(Mesh::Sizes sizes) {
   nn::GptOptions options;
   options.device = state.device();
   options.params_dtype = at::kBFloat16;
-  const nn::ModelPart part = {.sizes = {.tensor_model_parallel_size = state.tensor()->size(),
-                                        .pipeline_model_parallel_size = state.pipeline()->size()},
-                              .tensor_rank = state.tensor()->rank(),
-                              .pipeline_rank = state.pipeline()->rank(),
-                              .tensor_parallel = {.group = state.tensor()}};
+  nn::ModelPart part;
+  part.sizes.tensor_model_parallel_size = state.tensor()->size();
+  part.sizes.pipeline_model_parallel_size = state.pipeline()->size();
+  part.tensor_rank = state.tensor()->rank();
+  part.pipeline_rank = state.pipeline()->rank();
+  part.tensor_parallel.group = state.tensor();
   model::GptConfig config = test::small_config();
   config.num_layers = 4;
   auto model = nn::GptModel::create(config, options, part);

@@ -149,7 +149,7 @@ TEST(PostProcessor, RefusesMoreBehindATemplateThatAddsTokens) {
       ids_of(file({of(Json::array({text})), {{"type", "ByteLevel"}}, of({text, end})}), "a"),
       ElementsAre(1, 3));
   EXPECT_THAT(open(file({of({text, end}), of({text, end})})).status().message(),
-              HasSubstr(".processors[1]: TemplateProcessing behind a template is not supported"));
+              HasSubstr(".processors[1]: TemplateProcessing after a template is not supported"));
 }
 
 }  // namespace

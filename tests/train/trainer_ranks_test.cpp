@@ -116,11 +116,11 @@ void expect_foretold_memory(parallel::Mesh::Sizes sizes, at::ScalarType type,
   model::GptConfig config = test::two_layers();
   config.hidden_size = 20;  // no multiple of what arrays are aligned to
   config.kv_channels = 5;
-  const model::TheoreticalMemoryOptions run = {
-      .sizes = {.tensor_model_parallel_size = ranks.tensor()->size(),
-                .pipeline_model_parallel_size = ranks.pipeline()->size()},
-      .data_parallel_size = ranks.data()->size(),
-      .use_distributed_optimizer = given.use_distributed_optimizer};
+  model::TheoreticalMemoryOptions run;
+  run.sizes.tensor_model_parallel_size = ranks.tensor()->size();
+  run.sizes.pipeline_model_parallel_size = ranks.pipeline()->size();
+  run.data_parallel_size = ranks.data()->size();
+  run.use_distributed_optimizer = given.use_distributed_optimizer;
   const auto theory = model::theoretical_memory(config, run);
   ASSERT_TRUE(theory.has_value()) << theory.status().message();
   const bool is_bf16 = type == at::kBFloat16;

@@ -39,7 +39,7 @@ TEST(PickleGraph, FindsAttributesOfObjects) {
   const PickleId object = read("cargparse\nNamespace\n)\x81}U\1aK\1sb.", &graph);
   EXPECT_EQ(graph.as_int(*graph.attribute(object, "a")), 1);
   EXPECT_FALSE(graph.attribute(object, "b"));
-  const PickleId slots = read("cm\nC\n)\x81}U\1aK\1s}U\1bK\2s\x86"s + "b.", &graph);
+  const PickleId slots = read("cm\nC\n)\x81}U\1aK\1s}U\1bK\2s\206b."s, &graph);
   EXPECT_EQ(graph.as_int(*graph.attribute(slots, "a")), 1);
 }
 

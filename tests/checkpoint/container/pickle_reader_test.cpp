@@ -237,7 +237,8 @@ TEST(PickleReader, LimitsValuesStackAndDigits) {
 }
 
 TEST(PickleReader, EndsAtTheByteLimit) {
-  std::string pickle = "B\xff\xff\xff\x03"s + std::string(0x3ffffff, 'x') + ".";
+  std::string pickle = "B\xff\xff\xff\x03";
+  pickle.append(0x3ffffff, 'x').append(".");
   EXPECT_THAT(reading_of(pickle), HasSubstr("expected a pickle of at most 67108864 bytes"));
 }
 

@@ -13,7 +13,7 @@ constexpr std::string_view kTiedCause =
 
 constexpr std::string_view kMastersCause =
     "weights or masters were edited, but not both; or megatron-core saved buckets with padding "
-    "between them in the form fully_reshardable, which shifts the state behind the first";
+    "between them in the form fully_reshardable, which shifts the state after the first";
 
 /// A parameter on one rank.
 struct Member {

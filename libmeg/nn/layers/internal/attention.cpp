@@ -1,6 +1,7 @@
 #include "libmeg/nn/layers/internal/attention.h"
 
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 
 #include "libmeg/nn/operators/internal/chosen_rows.h"
 #include "libmeg/nn/operators/internal/recompute.h"
@@ -29,8 +30,8 @@ SelfAttention::SelfAttention(const model::GptConfig& config, const GptOptions& o
       rotary_interleaved_(options.rotary_interleaved),
       recompute_(options.recompute_granularity == model::RecomputeGranularity::kSelective) {
   if (config.qk_layernorm) {
-    q_layernorm_.emplace(config, options, store, std::string(kStem) + "q_layernorm.", layer);
-    k_layernorm_.emplace(config, options, store, std::string(kStem) + "k_layernorm.", layer);
+    q_layernorm_.emplace(config, options, store, fmt::format("{}q_layernorm.", kStem), layer);
+    k_layernorm_.emplace(config, options, store, fmt::format("{}k_layernorm.", kStem), layer);
   }
 }
 

@@ -260,7 +260,7 @@ Status read_post_processor(const JsonPart& part, TokenizerJson& file) {
   for (const JsonPart& item : items) {
     MEG_ASSIGN_OR_RETURN(const std::string_view kind, item.type());
     if (splits && kind != "ByteLevel") {
-      return item.unsupported(fmt::format("{} behind a template", text::printable_name(kind)));
+      return item.unsupported(fmt::format("{} after a template", text::printable_name(kind)));
     }
     MEG_RETURN_IF_ERROR(read_post_processor(item, file));
     splits |= kind == "TemplateProcessing" && !(file.prefix.empty() && file.suffix.empty());
