@@ -9,6 +9,7 @@ import shutil
 import sys
 import tempfile
 import unittest
+import zipfile
 
 try:
     import torch
@@ -222,6 +223,42 @@ class RankFolders(Case):
         root = self.copy()
         shutil.rmtree(os.path.join(reference_files.iteration_folder(root), "mp_rank_00_001"))
         self.assertIn("missing: mp_rank_00_001", self.refuse(root))
+
+    def test_what_expert_ranks_hold_alike_is_compared(self):
+        name = "decoder.layers.1.self_attention.linear_qkv.weight"
+        for change, words in (
+                (lambda model: model[name].view(-1)[3:4].add_(1),
+                 ("replicas: " + name + "[0, 3]: expected", "mp_rank_00_000", "load a copy each")),
+                (lambda model: model.update({name: model[name][1:].clone()}),
+                 ("shapes: " + name, "as in mp_rank_00_000")),
+                (lambda model: model.pop(name), ("names: " + name, "no such parameter"))):
+            root = self.copy(lambda state: change(state["model"]) if state["args"].rank else None)
+            done = cases.run(VERIFY, "checkpoint", root)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertEqual(len(done.stdout.splitlines()), 1, done.stdout)
+            for word in ("mp_rank_00_001", *words):
+                self.assertIn(word, done.stdout)
+            shutil.rmtree(root)
+
+    def test_every_file_of_expert_ranks_is_checked(self):
+        root = self.copy()
+        done = cases.run(VERIFY, "checkpoint", root)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        path = os.path.join(reference_files.iteration_folder(root), "mp_rank_00_001",
+                            "model_optim_rng.pt")
+        with zipfile.ZipFile(path) as archive:
+            entries = [entry for entry in archive.infolist() if "/data/" in entry.filename]
+            begins = [archive.open(entry)._orig_compress_start for entry in entries]
+        with open(path, "rb") as file:
+            whole = file.read()
+        for entry, begin in list(zip(entries, begins))[::7]:
+            changed = bytearray(whole)
+            changed[begin + entry.file_size // 2] ^= 1
+            with open(path, "wb") as file:
+                file.write(changed)
+            done = cases.run(VERIFY, "checkpoint", root)
+            self.assertEqual(done.returncode, 1, entry.filename)
+            self.assertIn("CRC-32", done.stdout, entry.filename)
 
     def test_expert_ranks_that_were_exchanged_are_refused(self):
         folder = reference_files.iteration_folder(self.copy())

@@ -101,14 +101,14 @@ int64_t counted_elements(const CheckpointRanks& ranks, const RankContent& rank,
 }
 
 void CheckpointVerifier::describe(const CheckpointRanks& ranks) {
-  report_.rank_files = static_cast<int64_t>(ranks.ranks.size());
+  report_.rank_files = std::ssize(ranks.ranks) + std::ssize(ranks.copies);
   report_.checkpoint_version = ranks.version;
   if (ranks.ranks.empty()) return;
   report_.tensor_model_parallel_size = ranks.tensor_size;
   report_.pipeline_model_parallel_size = ranks.pipeline_size;
   report_.virtual_pipeline_model_parallel_size = static_cast<int64_t>(ranks.chunks());
   // Some ranks alone do not say how many parameters the model has.
-  const bool is_whole = report_.rank_files == ranks.tensor_size * ranks.pipeline_size;
+  const bool is_whole = std::ssize(ranks.ranks) == ranks.tensor_size * ranks.pipeline_size;
   std::vector<model::NameFamily> families;
   for (const RankContent& rank : ranks.ranks) {
     if (!rank.model.has_value()) continue;

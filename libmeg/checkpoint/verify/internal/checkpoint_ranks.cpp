@@ -45,6 +45,9 @@ class RankReader {
       }
       place_ranks();
     }
+    for (RankContent& copy : found_.copies) {
+      if (read_model(&copy) && !options_.ignore_optimizer) read_optimizer(&copy);
+    }
     for (RankContent& rank : found_.ranks) {
       const bool is_known = read_model(&rank);
       if (!is_known || options_.ignore_optimizer) continue;
@@ -64,6 +67,7 @@ class RankReader {
 
   void open(const RankFolder& folder);
   bool has_composed_ranks() const;
+  static RankContent content_of(const RankFile& file);
   Status open_composed();
   Status read_sizes();
   Status read_config();
@@ -118,23 +122,36 @@ bool RankReader::has_composed_ranks() const {
          int_arg(first->graph(), *args, "expert_model_parallel_size").value_or(1) > 1;
 }
 
+RankContent RankReader::content_of(const RankFile& file) {
+  RankContent rank;
+  rank.folder_name = file.folder_name;
+  rank.tensor_rank = file.tensor_rank;
+  rank.pipeline_rank = file.pipeline_rank;
+  rank.file = file.file;
+  rank.args = rank.top("args");
+  return rank;
+}
+
 /// The ranks that such a folder is read as: all or none of them.
 Status RankReader::open_composed() {
   MEG_ASSIGN_OR_RETURN(const RankFiles files,
                        open_rank_files(folder_, options_.fallback,
-                                       options_.ignore_optimizer ? nullptr : &found_.table));
+                                       options_.ignore_optimizer ? nullptr : &found_.table,
+                                       /*with_copies=*/true));
   found_.tensor_size = files.tensor_size;
   found_.pipeline_size = files.pipeline_size;
   report_.notes.insert(report_.notes.end(), files.notes.begin(), files.notes.end());
+  found_.other_files = files.sources;
   for (const RankFile& file : files.files) {
-    RankContent rank;
-    rank.folder_name = file.folder_name;
-    rank.tensor_rank = file.tensor_rank;
-    rank.pipeline_rank = file.pipeline_rank;
-    rank.file = file.file;
-    rank.args = rank.top("args");
+    RankContent rank = content_of(file);
+    rank.is_joined = !files.sources.empty();
+    rank.is_distributed = rank.is_joined && files.has_distributed_optimizer;
     report_.bytes += static_cast<int64_t>(rank.file->size());
     found_.ranks.push_back(std::move(rank));
+  }
+  for (const RankFile& file : files.copies) {
+    found_.copies.push_back(content_of(file));
+    found_.copies.back().is_copy = true;
   }
   return Status();
 }
@@ -304,6 +321,7 @@ void RankReader::join_distributed(RankContent* rank) {
   found_.other_files.push_back(rank->file);
   rank->file = std::make_shared<const TorchFile>(std::move(*joined));
   rank->is_joined = true;
+  rank->is_distributed = true;
   rank->args = rank->top("args");
   read_model(rank);
 }

@@ -26,7 +26,10 @@ struct RankContent {
   int64_t pipeline_rank = 0;
   std::shared_ptr<const TorchFile> file;
   std::shared_ptr<const TorchFile> state_file;  ///< distrib_optim.pt; nullptr: none or unreadable.
-  bool is_joined = false;  ///< `file` is the model file and state_file together.
+  /// `file` is composed of files that are among CheckpointRanks::other_files.
+  bool is_joined = false;
+  bool is_distributed = false;  ///< The optimizer's state was read from distrib_optim.pt.
+  bool is_copy = false;         ///< One of CheckpointRanks::copies.
   std::optional<PickleId> args;
   std::optional<RankModel> model;
   /// The parameters of all chunks in order, and the optimizer state of each.
@@ -50,7 +53,9 @@ struct CheckpointRanks {
 
   model::ParameterTable table;
   std::vector<RankContent> ranks;  ///< Those that could be opened, by stage and tensor rank.
-  /// distrib_optim.pt, and the model files that were joined with it.
+  /// What expert-parallel ranks hold alike, of all ranks but the first, which `ranks` have.
+  std::vector<RankContent> copies;
+  /// distrib_optim.pt, and the files that ranks were joined of.
   std::vector<std::shared_ptr<const TorchFile>> other_files;
   int64_t tensor_size = 1, pipeline_size = 1;
   std::optional<model::GptConfig> config;  ///< From the first rank's args.

@@ -7,6 +7,8 @@ namespace {
 
 constexpr std::string_view kDriftCause =
     "replicas that drifted apart in training; Megatron's tools take tensor rank 0's";
+constexpr std::string_view kExpertRankCause =
+    "expert-parallel ranks load a copy each; checkpoint_util takes the first rank's";
 constexpr std::string_view kTiedCause =
     "the copies drifted apart in training, or one of them was edited; Megatron's tools take the "
     "first stage's";
@@ -24,10 +26,10 @@ struct Member {
       CheckpointCheck::kReplicas;  ///< The check that it equals the first member.
 };
 
-/// Groups what has to be compared: for each parameter the replicas of all tensor-parallel ranks,
-/// each shard of the embedding with its tied copy on the last stage, and each weight with its fp32
-/// master. Whatever has no relation is a group of its own, so that every tensor is in just one
-/// group and read just once.
+/// Groups what has to be compared: for each parameter the replicas of all tensor-parallel and
+/// expert-parallel ranks, each shard of the embedding with its tied copy on the last stage, and
+/// each weight with its fp32 master. Whatever has no relation is a group of its own, so that every
+/// tensor is in just one group and read just once.
 class LanePlanner {
  public:
   explicit LanePlanner(const CheckpointRanks& ranks) : ranks_(ranks) {}
@@ -36,6 +38,8 @@ class LanePlanner {
 
  private:
   void add_parameter(const RankContent& first, size_t chunk, const RankEntry& entry);
+  void add_copies(const RankContent& rank, size_t chunk, const RankEntry& entry,
+                  std::vector<Member>* members) const;
   void add_tied_copies(int64_t tensor_rank, std::vector<Member>* members) const;
   void add_members(const std::vector<Member>& members);
   void add_weights(const std::vector<Member>& members);
@@ -95,16 +99,28 @@ void LanePlanner::add_parameter(const RankContent& first, size_t chunk, const Ra
     if (found == nullptr || !is_tensor(*found)) continue;
     // It is in the embedding's group.
     if (ranks_.is_tied_copy(*found) && embedding_is_readable(rank.tensor_rank)) continue;
-    const Member member{.rank = &rank, .entry = found, .chunk = chunk};
+    std::vector<Member> members{{.rank = &rank, .entry = found, .chunk = chunk}};
+    add_copies(rank, chunk, *found, &members);
     if (entry.match.partition == model::Partition::kReplicated) {
-      replicas.push_back(member);
+      replicas.insert(replicas.end(), members.begin(), members.end());
       continue;
     }
-    std::vector<Member> alone{member};
-    if (is_embedding(entry)) add_tied_copies(rank.tensor_rank, &alone);
-    add_members(alone);
+    if (is_embedding(entry)) add_tied_copies(rank.tensor_rank, &members);
+    add_members(members);
   }
   if (!replicas.empty()) add_members(replicas);
+}
+
+/// Adds what other expert-parallel ranks have of the last member.
+void LanePlanner::add_copies(const RankContent& rank, size_t chunk, const RankEntry& entry,
+                             std::vector<Member>* members) const {
+  const std::string_view check = members->back().check;
+  for (const RankContent& copy : ranks_.copies) {
+    if (copy.tensor_rank != rank.tensor_rank || copy.pipeline_rank != rank.pipeline_rank) continue;
+    const RankEntry* found = copy.entry(chunk, entry.flat_name);
+    if (found == nullptr || !is_tensor(*found)) continue;
+    members->push_back({.rank = &copy, .entry = found, .chunk = chunk, .check = check});
+  }
 }
 
 /// Whether the embedding's shard of this tensor rank can be compared with the tied copy.
@@ -127,6 +143,7 @@ void LanePlanner::add_tied_copies(int64_t tensor_rank, std::vector<Member>* memb
       if (!is_tensor(entry) || !ranks_.is_tied_copy(entry)) continue;
       members->push_back(
           {.rank = last, .entry = &entry, .chunk = c, .check = CheckpointCheck::kTiedEmbeddings});
+      add_copies(*last, c, entry, members);
     }
   }
 }
@@ -155,11 +172,14 @@ void LanePlanner::add_members(const std::vector<Member>& members) {
 
 void relate(const Member& member, size_t first, size_t second, LaneGroup* group) {
   const bool is_tied = member.check == CheckpointCheck::kTiedEmbeddings;
+  const std::string_view cause = member.rank->is_copy ? kExpertRankCause
+                                 : is_tied            ? kTiedCause
+                                                      : kDriftCause;
   group->relations.push_back({.kind = LaneRelation::Kind::kEqual,
                               .first = first,
                               .second = second,
                               .check = member.check,
-                              .likely_cause = std::string(is_tied ? kTiedCause : kDriftCause)});
+                              .likely_cause = std::string(cause)});
 }
 
 void LanePlanner::add_weights(const std::vector<Member>& members) {

@@ -17,7 +17,7 @@ bool is_sixteen_bit(DType dtype) { return dtype == DType::kFloat16 || dtype == D
 
 /// The form in which a rank's optimizer was saved.
 OptimizerForm stored_form(const RankContent& rank) {
-  return rank.is_joined ? OptimizerForm::kDistributed : rank.optimizer->layout.form;
+  return rank.is_distributed ? OptimizerForm::kDistributed : rank.optimizer->layout.form;
 }
 
 class OptimizerChecker {

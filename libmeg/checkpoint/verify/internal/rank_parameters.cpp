@@ -26,6 +26,7 @@ class ParameterChecker {
 
  private:
   void check_tensor_ranks();
+  void check_copies();
   void check_tensor_rank(const RankContent& first, const RankContent& rank, size_t chunk);
   void check_layers();
   void check_layer_numbers(ChunkView* chunk);
@@ -67,10 +68,20 @@ ParameterChecker::ParameterChecker(const CheckpointRanks& ranks, CheckpointRepor
 
 void ParameterChecker::run() {
   check_tensor_ranks();
+  check_copies();
   check_layers();
   check_layer_names();
   if (is_whole_) check_other_names();
   check_shapes();
+}
+
+void ParameterChecker::check_copies() {
+  for (const RankContent& copy : ranks_.copies) {
+    const RankContent* rank = ranks_.find(copy.tensor_rank, copy.pipeline_rank);
+    // Files with other chunks are not composed.
+    if (!copy.model.has_value() || rank == nullptr || !rank->model.has_value()) continue;
+    for (size_t c = 0; c < rank->model->chunks.size(); ++c) check_tensor_rank(*rank, copy, c);
+  }
 }
 
 void ParameterChecker::check_tensor_ranks() {
@@ -93,6 +104,7 @@ void ParameterChecker::check_tensor_rank(const RankContent& first, const RankCon
   std::unordered_map<std::string_view, const RankEntry*> others;
   for (const RankEntry& entry : rank.model->chunks[chunk]) others[entry.flat_name] = &entry;
   for (const RankEntry& entry : first.model->chunks[chunk]) {
+    if (rank.is_copy && entry.match.expert.has_value()) continue;
     const auto other = others.find(entry.flat_name);
     if (other == others.end()) {
       add_problem(CheckpointCheck::kNames, rank, entry.flat_name,

@@ -122,4 +122,29 @@ Result<TorchFile> merge_expert_ranks(const std::vector<std::shared_ptr<const Tor
   return ExpertMerger(files, num_experts, table).merge();
 }
 
+Result<TorchFile> without_experts(const std::shared_ptr<const TorchFile>& file,
+                                  bool with_optimizer) {
+  RankDraft draft;
+  PickleGraph& graph = draft.graph();
+  RankChanges changes;
+  changes.model = [&](PickleId copied, PickleId) {
+    std::vector<PickleId> pairs;
+    const std::span<const PickleId> found = graph.pairs(copied);
+    for (size_t i = 0; i + 1 < found.size(); i += 2) {
+      const std::string_view name = graph.as_string(found[i]).value_or("");
+      if (model::parse_expert_name(name).has_value()) continue;
+      pairs.insert(pairs.end(), {found[i], found[i + 1]});
+    }
+    return std::optional(graph.add_dict(std::move(pairs)));
+  };
+  changes.optimizer = [&](PickleId copied) -> std::optional<PickleId> {
+    const PickleNode& node = graph.node(copied);
+    // Any other form is refused by merge_expert_ranks().
+    const bool is_pair = node.kind == PickleKind::kList && node.children.size() == 2;
+    return with_optimizer && is_pair ? std::optional(node.children[0]) : std::nullopt;
+  };
+  MEG_ASSIGN_OR_RETURN(draft.content().root, changed_rank(file, changes, &draft));
+  return draft.finish(file->path(), file->size());
+}
+
 }  // namespace meg::checkpoint

@@ -20,4 +20,10 @@ namespace meg::checkpoint {
 Result<TorchFile> merge_expert_ranks(const std::vector<std::shared_ptr<const TorchFile>>& files,
                                      int64_t num_experts, const model::ParameterTable* table);
 
+/// The file of an expert-parallel rank without its experts: what all of these ranks hold alike.
+/// with_optimizer: keeps the plain optimizer of these parameters, the first of the two that the
+/// rank saved; otherwise the result has none.
+Result<TorchFile> without_experts(const std::shared_ptr<const TorchFile>& file,
+                                  bool with_optimizer);
+
 }  // namespace meg::checkpoint

@@ -277,6 +277,24 @@ std::vector<std::optional<Result<TorchFile>>> open_others(const std::vector<Rank
   return files;
 }
 
+/// Adds what the files that are not the first of their tensor-parallel rank have beside experts.
+/// files: in the order of the grid, stage by stage.
+Status add_copies(const std::vector<RankFolder>& ranks,
+                  const std::vector<std::shared_ptr<const TorchFile>>& files, const RankGrid& grid,
+                  bool with_optimizer, RankFiles* found) {
+  for (size_t i = 0; i < files.size(); ++i) {
+    const auto index = static_cast<int64_t>(i);
+    const RankPlace place = grid.place(index % grid.size());
+    if (grid.is_first_of_tensor_rank(place)) continue;
+    MEG_ASSIGN_OR_RETURN(TorchFile copy, without_experts(files[i], with_optimizer));
+    found->copies.push_back({.tensor_rank = place.tensor_rank,
+                             .pipeline_rank = index / grid.size(),
+                             .folder_name = ranks[i].name,
+                             .file = std::make_shared<const TorchFile>(std::move(copy))});
+  }
+  return Status();
+}
+
 /// Adds the files to `found`, expert-parallel ranks merged. files: of every tensor-parallel rank
 /// and every expert-parallel rank, the latter in a row. ranks: the folders, of which those of one
 /// tensor-parallel rank are in a row.
@@ -336,7 +354,7 @@ Status check_tensor_bytes(const std::string& where, uint64_t tensor_bytes, uint6
 
 Result<RankFiles> open_rank_files(const CheckpointFolder& given,
                                   const megatron::FieldLookup& fallback,
-                                  const model::ParameterTable* table) {
+                                  const model::ParameterTable* table, bool with_copies) {
   if (has_dist_items(given.format)) return open_torch_dist(given, table == nullptr);
   if (given.format == CheckpointFormat::kHuggingFace) return open_huggingface(given, fallback);
   CheckpointFolder folder = given;
@@ -376,6 +394,7 @@ Result<RankFiles> open_rank_files(const CheckpointFolder& given,
     MEG_RETURN_IF_ERROR(check_agreement(*files.back(), *first));
   }
   MEG_RETURN_IF_ERROR(check_process_ranks(files, grid));
+  if (grid.expert_size() > 1) found.sources = files;
   for (size_t i = 0; folder.format == CheckpointFormat::kSplitMpRank && i < files.size(); ++i) {
     if (table == nullptr) break;  // model_rng.pt alone has the rest
     MEG_ASSIGN_OR_RETURN(TorchFile joined, join_split_files(ranks[i], files[i], *table, &budget));
@@ -389,15 +408,22 @@ Result<RankFiles> open_rank_files(const CheckpointFolder& given,
     files[i] = std::move(file);
   }
   if (table != nullptr) {
-    MEG_ASSIGN_OR_RETURN(found.has_distributed_optimizer,
+    MEG_ASSIGN_OR_RETURN(const std::vector<std::shared_ptr<const TorchFile>> states,
                          read_distributed_optimizers(ranks, *table, found.pipeline_size,
                                                      grid.files_of_tensor_rank(), &budget, &files));
+    if (grid.expert_size() > 1) {
+      found.sources.insert(found.sources.end(), states.begin(), states.end());
+    }
     // Shards are a distributed optimizer's too.
-    found.has_distributed_optimizer |= !ranks.front().optimizer_shards.empty();
+    found.has_distributed_optimizer = !states.empty() || !ranks.front().optimizer_shards.empty();
   }
   const int64_t experts = first_arg(*first, {"num_experts"}).value_or(0) / found.expert_size;
   for (const size_t i : grouped) {
     MEG_ASSIGN_OR_RETURN(files[i], with_single_experts(files[i], experts, table));
+  }
+  if (with_copies) {
+    const bool has_copies_of_state = table != nullptr && !found.has_distributed_optimizer;
+    MEG_RETURN_IF_ERROR(add_copies(ranks, files, grid, has_copies_of_state, &found));
   }
   if (grid.divides_experts_apart()) {
     MEG_ASSIGN_OR_RETURN(const model::GptConfig config, read_checkpoint_config(*first, fallback));

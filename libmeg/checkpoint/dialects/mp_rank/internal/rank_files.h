@@ -18,7 +18,13 @@ struct RankFiles {
   bool has_distributed_optimizer = false;  ///< It was read from distrib_optim.pt beside the files.
   double version = 0;                      ///< checkpoint_version; 0 if the files have none.
   std::optional<int64_t> iteration;
-  std::vector<RankFile> files;     ///< File (t, p) at p * tensor_size + t.
+  std::vector<RankFile> files;  ///< File (t, p) at p * tensor_size + t.
+  /// With expert-parallel ranks, which `files` are composed of: the files in the folder,
+  /// distrib_optim.pt included.
+  std::vector<std::shared_ptr<const TorchFile>> sources = {};
+  /// With expert-parallel ranks: the copies of what these hold alike, all but the first ones, as
+  /// files without experts. A distributed optimizer, of which there is one copy, is left out.
+  std::vector<RankFile> copies = {};
   std::vector<std::string> notes;  ///< See MegatronCheckpoint::notes().
 };
 
@@ -35,11 +41,12 @@ Status check_tensor_bytes(const std::string& where, uint64_t tensor_bytes, uint6
 /// OpenCheckpointOptions. kNotFound: ranks missing, all named. kCorruption: folders of more ranks,
 /// or files that disagree about iteration, version or sizes. kUnsupported: other formats,
 /// sizes of expert parallelism that rank files cannot have (see RankGrid).
+/// with_copies: whether to return RankFiles::copies.
 /// table: of the parameters of their optimizers, distributed ones of distrib_optim.pt and those of
 /// expert-parallel ranks (see merge_expert_ranks()); nullptr: without optimizers.
 Result<RankFiles> open_rank_files(const CheckpointFolder& folder,
                                   const megatron::FieldLookup& fallback,
-                                  const model::ParameterTable* table);
+                                  const model::ParameterTable* table, bool with_copies = false);
 
 /// Wraps the one file of a single-rank checkpoint, or of this rank among several, whose numbers its
 /// args state.

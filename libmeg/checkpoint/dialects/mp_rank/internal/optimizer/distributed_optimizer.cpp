@@ -215,12 +215,11 @@ std::string distrib_optim_path(const std::string& model_file) {
   return (std::filesystem::path(model_file).parent_path() / kDistribOptimFile).string();
 }
 
-Result<bool> read_distributed_optimizers(const std::vector<RankFolder>& ranks,
-                                         const model::ParameterTable& table, int64_t pipeline_size,
-                                         int64_t files_of_tensor_rank, PickleBudget* budget,
-                                         std::vector<File>* files) {
+Result<std::vector<File>> read_distributed_optimizers(
+    const std::vector<RankFolder>& ranks, const model::ParameterTable& table, int64_t pipeline_size,
+    int64_t files_of_tensor_rank, PickleBudget* budget, std::vector<File>* files) {
   const auto has_state = [](const RankFolder& rank) { return rank.has_distrib_optim; };
-  if (std::none_of(ranks.begin(), ranks.end(), has_state)) return false;
+  if (std::none_of(ranks.begin(), ranks.end(), has_state)) return std::vector<File>();
   std::vector<File> states(ranks.size());
   const auto open = [&](size_t i) -> Status {
     if (!has_state(ranks[i])) {
@@ -243,7 +242,7 @@ Result<bool> read_distributed_optimizers(const std::vector<RankFolder>& ranks,
     return Status();
   };
   MEG_RETURN_IF_ERROR(for_each_file(ranks.size(), ranks, compose));
-  return true;
+  return states;
 }
 
 }  // namespace meg::checkpoint

@@ -26,11 +26,12 @@ Result<TorchFile> with_plain_optimizer(const std::shared_ptr<const TorchFile>& m
 /// The path of distrib_optim.pt beside a rank's model file.
 std::string distrib_optim_path(const std::string& model_file);
 
-/// Combines the files of all ranks in this way if they have distrib_optim.pt, and returns whether
-/// they do. files_of_tensor_rank: files in a row that differ in the expert-parallel rank alone.
-Result<bool> read_distributed_optimizers(const std::vector<RankFolder>& ranks,
-                                         const model::ParameterTable& table, int64_t pipeline_size,
-                                         int64_t files_of_tensor_rank, PickleBudget* budget,
-                                         std::vector<std::shared_ptr<const TorchFile>>* files);
+/// Combines the files of all ranks in this way if they have distrib_optim.pt, and returns these;
+/// none if the ranks have none. files_of_tensor_rank: files in a row that differ in the
+/// expert-parallel rank alone.
+Result<std::vector<std::shared_ptr<const TorchFile>>> read_distributed_optimizers(
+    const std::vector<RankFolder>& ranks, const model::ParameterTable& table, int64_t pipeline_size,
+    int64_t files_of_tensor_rank, PickleBudget* budget,
+    std::vector<std::shared_ptr<const TorchFile>>* files);
 
 }  // namespace meg::checkpoint
