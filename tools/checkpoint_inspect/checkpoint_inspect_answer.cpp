@@ -53,6 +53,7 @@ void add_layout(const checkpoint::CheckpointSummary& summary, ordered_json& answ
   answer["pipeline_model_parallel_size"] = summary.pipeline_model_parallel_size;
   answer["virtual_pipeline_model_parallel_size"] = summary.virtual_pipeline_model_parallel_size;
   answer["expert_model_parallel_size"] = summary.expert_model_parallel_size;
+  answer["expert_tensor_parallel_size"] = summary.expert_tensor_parallel_size;
   answer["sizes_from"] = summary.sizes_are_from_args ? "args" : "names";
   answer["whole"] = summary.whole.has_value();
   answer["problem"] = error_json(summary.whole_status);

@@ -48,11 +48,13 @@ std::string facts(const ordered_json& answer) {
   add("format", text_of(answer["format"]) + ", " + text_of(answer["names"]) + " names");
   add("iteration", text_of(answer["iteration"]));
   add("checkpoint_version", text_of(answer["checkpoint_version"]));
-  add("parallel sizes", fmt::format("tensor {}, pipeline {}, virtual pipeline {}, expert {}",
+  add("parallel sizes", fmt::format("tensor {}, pipeline {}, virtual pipeline {}, expert {}, "
+                                    "expert tensor {}",
                                     text_of(answer["tensor_model_parallel_size"]),
                                     text_of(answer["pipeline_model_parallel_size"]),
                                     text_of(answer["virtual_pipeline_model_parallel_size"]),
-                                    text_of(answer["expert_model_parallel_size"])));
+                                    text_of(answer["expert_model_parallel_size"]),
+                                    text_of(answer["expert_tensor_parallel_size"])));
   add("files",
       fmt::format("{} with {} bytes", answer["files"].size(), count_text(answer["bytes"])));
   add("parameters", count_text(answer["parameters"]));
@@ -135,7 +137,7 @@ std::string rank_grid(const ordered_json& answer) {
         fmt::format("<div class='rank missing bad'><b>{}</b><br>missing</div>\n", text_of(name));
   }
   const bool is_whole = answer["missing_ranks"].empty();
-  const auto columns = is_whole ? answer["tensor_model_parallel_size"].get<int64_t>() *
+  const auto columns = is_whole ? answer["expert_tensor_parallel_size"].get<int64_t>() *
                                       answer["expert_model_parallel_size"].get<int64_t>()
                                 : int64_t{4};
   return fmt::format(

@@ -69,6 +69,10 @@ void print_layout(const ordered_json& answer) {
   const int64_t experts = number(answer, "expert_model_parallel_size");
   if (chunks > 1) sizes += fmt::format(", virtual pipeline {}", chunks);
   if (experts > 1) sizes += fmt::format(", expert {}", experts);
+  const int64_t expert_tensor = number(answer, "expert_tensor_parallel_size");
+  if (expert_tensor != number(answer, "tensor_model_parallel_size")) {
+    sizes += fmt::format(", expert tensor {}", expert_tensor);
+  }
   if (text_of(answer, "sizes_from") != "args") sizes += " (from the names of the folders)";
   print_field("parallel", sizes);
 }

@@ -211,6 +211,10 @@ class Summarizer {
       summary_.pipeline_model_parallel_size = most[1] + 1;
       summary_.expert_model_parallel_size = most[2] + 1;
     }
+    const bool has_experts = int_arg_of("num_experts").value_or(0) > 0;
+    const std::optional<int64_t> own = int_arg_of("expert_tensor_parallel_size");
+    summary_.expert_tensor_parallel_size =
+        has_experts && own.has_value() ? *own : summary_.tensor_model_parallel_size;
     // Args determine every rank; folders alone only show gaps between them.
     find_missing_ranks();
   }
@@ -220,10 +224,8 @@ class Summarizer {
     const int64_t pipeline = summary_.pipeline_model_parallel_size;
     const int64_t expert = summary_.expert_model_parallel_size;
     if (summary_.ranks.empty() || !multiply_ranks({tensor, pipeline, expert})) return;
-    const bool has_experts = int_arg_of("num_experts").value_or(0) > 0;
-    const std::optional<int64_t> own = int_arg_of("expert_tensor_parallel_size");
     const Result<RankGrid> grid =
-        RankGrid::create(tensor, expert, has_experts ? own.value_or(tensor) : tensor);
+        RankGrid::create(tensor, expert, summary_.expert_tensor_parallel_size);
     if (!grid.has_value()) return;
     for (int64_t p = 0; p < pipeline; ++p) {
       for (int64_t i = 0; i < grid->size(); ++i) {

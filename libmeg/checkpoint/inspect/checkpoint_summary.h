@@ -46,6 +46,8 @@ struct CheckpointSummary {
   int64_t pipeline_model_parallel_size = 1;
   int64_t virtual_pipeline_model_parallel_size = 1;
   int64_t expert_model_parallel_size = 1;
+  /// Ranks over which each expert is divided: tensor_model_parallel_size or another number.
+  int64_t expert_tensor_parallel_size = 1;
   bool sizes_are_from_args = false;  ///< False: they are from the folders' names.
 
   std::optional<model::NameFamily> family;
