@@ -90,7 +90,8 @@ class LayoutBuilder {
     const int64_t* number = size.has_value() ? std::get_if<int64_t>(&*size) : nullptr;
     layout_.data_parallel_size =
         options_.data_parallel_size.value_or(number == nullptr ? 1 : std::max<int64_t>(*number, 1));
-    // Expert-parallel ranks are data-parallel ones, except those that divide the ranks of a tensor.
+    // Expert-parallel ranks are data-parallel ones, or tensor-parallel ones where experts are
+    // divided over fewer of these.
     if (layout_.experts_per_rank > 0 &&
         layout_.data_parallel_size % layout_.ranks.files_of_tensor_rank() != 0) {
       layout_.data_parallel_size = layout_.ranks.files_of_tensor_rank();
