@@ -6,6 +6,7 @@
 
 #include "libmeg/text/printable.h"
 #include "libmeg/text/utf8.h"
+#include "libmeg/tokenizer/internal/character_class.h"
 #include "libmeg/tokenizer/internal/step_class.h"
 
 namespace meg::tokenizer {

@@ -29,20 +29,22 @@ constexpr std::string_view kExtraStateSuffix = "._extra_state";
 
 /// Objects nested by the parts of their names, in the order in which they are found.
 struct Nested {
+  std::string name;
   const DistObject* object = nullptr;
-  std::vector<std::pair<std::string, Nested>> children;
+  std::vector<Nested> children = {};
 
-  Nested& child(std::string_view name) {
+  Nested& child(std::string_view part) {
     const auto known = std::find_if(children.begin(), children.end(),
-                                    [&](const auto& one) { return one.first == name; });
-    if (known != children.end()) return known->second;
-    return children.emplace_back(std::string(name), Nested()).second;
+                                    [&](const Nested& one) { return one.name == part; });
+    if (known != children.end()) return *known;
+    children.push_back({.name = std::string(part)});
+    return children.back();
   }
 
   /// Whether the names are 0, 1, 2 ..., as a list's.
   bool is_list() const {
     for (size_t i = 0; i < children.size(); ++i) {
-      if (children[i].first != std::to_string(i)) return false;
+      if (children[i].name != std::to_string(i)) return false;
     }
     return true;
   }
@@ -115,11 +117,10 @@ class CommonReader {
   /// State without settings would be left out, and so would what settings leave no place for.
   Status check_optimizer() const {
     const auto found = std::find_if(root_.children.begin(), root_.children.end(),
-                                    [](const auto& one) { return one.first == kOptimizer; });
+                                    [](const Nested& one) { return one.name == kOptimizer; });
     const bool has_others = found != root_.children.end();
     if (has_others && !settings_.empty()) {
-      const Nested& others = found->second;
-      const std::string name = others.children.empty() ? "" : "." + others.children[0].first;
+      const std::string name = found->children.empty() ? "" : "." + found->children[0].name;
       return refuse(StatusCode::kUnsupported,
                     "{}: expected state and param_to_group_meta of the optimizer alone",
                     text::printable(kOptimizer + name, 200));
@@ -138,8 +139,8 @@ class CommonReader {
     if (nested.object != nullptr) return copy_dist_value(folder_, *nested.object, &draft_);
     const bool is_list = nested.is_list() && !nested.children.empty();
     std::vector<PickleId> children;
-    for (const auto& [name, child] : nested.children) {
-      if (!is_list) children.push_back(graph.add_string(name));
+    for (const Nested& child : nested.children) {
+      if (!is_list) children.push_back(graph.add_string(child.name));
       MEG_ASSIGN_OR_RETURN(const PickleId value, add(child));
       children.push_back(value);
     }
