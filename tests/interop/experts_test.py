@@ -238,6 +238,9 @@ class RankFolders(Case):
             self.assertEqual(len(done.stdout.splitlines()), 1, done.stdout)
             for word in ("mp_rank_00_001", *words):
                 self.assertIn(word, done.stdout)
+            if words[0].startswith("replicas"):
+                done = cases.run(UTIL, "--load-dir", root, "--save-dir", self.path())
+                self.assertIn(f"differ between expert-parallel ranks: 1 ({name} first)", done.stdout)
             shutil.rmtree(root)
 
     def test_every_file_of_expert_ranks_is_checked(self):

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <map>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -10,6 +12,7 @@
 #include "libmeg/checkpoint/dialects/mp_rank/internal/model_keys.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/optimizer/expert_optimizers.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/rank_draft.h"
+#include "libmeg/checkpoint/state/same_bytes.h"
 #include "libmeg/model/expert_names.h"
 
 namespace meg::checkpoint {
@@ -115,11 +118,44 @@ class ExpertMerger {
   RankDraft draft_;
 };
 
+/// By virtual stage and name.
+using RecordedCrcs = std::map<std::pair<size_t, std::string>, uint32_t>;
+
+/// The CRC-32s that a rank's file records for weights that are no expert's.
+RecordedCrcs recorded_crcs(const std::shared_ptr<const TorchFile>& file) {
+  RecordedCrcs found;
+  const std::vector<PickleId> dicts = find_model_dicts(*file).dicts;
+  for (size_t chunk = 0; chunk < dicts.size(); ++chunk) {
+    const std::span<const PickleId> pairs = file->graph().pairs(dicts[chunk]);
+    for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
+      const std::string_view name = file->graph().as_string(pairs[i]).value_or("");
+      const TensorView* view = file->tensor(pairs[i + 1]);
+      if (view == nullptr || model::parse_expert_name(name).has_value()) continue;
+      const std::optional<uint32_t> crc = recorded_crc_of_all(*torch_source(file, *view));
+      if (crc.has_value()) found[{chunk, std::string(name)}] = *crc;
+    }
+  }
+  return found;
+}
+
 }  // namespace
 
 Result<TorchFile> merge_expert_ranks(const std::vector<std::shared_ptr<const TorchFile>>& files,
                                      int64_t num_experts, const model::ParameterTable* table) {
   return ExpertMerger(files, num_experts, table).merge();
+}
+
+std::vector<std::string> drifted_weights(
+    const std::vector<std::shared_ptr<const TorchFile>>& files) {
+  std::vector<std::string> drifted;
+  const RecordedCrcs first = recorded_crcs(files[0]);
+  for (size_t i = 1; i < files.size(); ++i) {
+    for (const auto& [weight, crc] : recorded_crcs(files[i])) {
+      const auto known = first.find(weight);
+      if (known != first.end() && known->second != crc) drifted.push_back(weight.second);
+    }
+  }
+  return drifted;
 }
 
 Result<TorchFile> without_experts(const std::shared_ptr<const TorchFile>& file,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "libmeg/base/result.h"
@@ -19,6 +20,11 @@ namespace meg::checkpoint {
 /// that does not fit; kUnsupported for other optimizers.
 Result<TorchFile> merge_expert_ranks(const std::vector<std::shared_ptr<const TorchFile>>& files,
                                      int64_t num_experts, const model::ParameterTable* table);
+
+/// The weights that expert-parallel ranks should hold alike but do not, as the CRC-32s say that the
+/// files record; nothing is read. files: of one tensor and pipeline rank.
+std::vector<std::string> drifted_weights(
+    const std::vector<std::shared_ptr<const TorchFile>>& files);
 
 /// The file of an expert-parallel rank without its experts: what all of these ranks hold alike.
 /// with_optimizer: keeps the plain optimizer of these parameters, the first of the two that the

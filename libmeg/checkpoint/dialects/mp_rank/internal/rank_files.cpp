@@ -20,6 +20,7 @@
 #include "libmeg/checkpoint/dialects/mp_rank/internal/rank_grid.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/split_files.h"
 #include "libmeg/checkpoint/dialects/torch_dist/internal/dist_ranks.h"
+#include "libmeg/text/printable.h"
 
 // Opens the files of all ranks and checks that they are one checkpoint: as many as args say, of one
 // iteration, one version, one shape of the model. Files of a run that was resumed in another layout
@@ -277,6 +278,22 @@ std::vector<std::optional<Result<TorchFile>>> open_others(const std::vector<Rank
   return files;
 }
 
+/// Adds a note if ranks differ in weights that they should hold alike.
+void note_drifted_weights(const std::vector<std::shared_ptr<const TorchFile>>& files,
+                          const RankGrid& grid, RankFiles* found) {
+  const std::ptrdiff_t group = grid.files_of_tensor_rank();
+  std::vector<std::string> drifted;
+  for (auto first = files.begin(); first != files.end(); first += group) {
+    const std::vector<std::string> names = drifted_weights({first, first + group});
+    drifted.insert(drifted.end(), names.begin(), names.end());
+  }
+  if (drifted.empty()) return;
+  found->notes.push_back(
+      fmt::format("weights that differ between expert-parallel ranks: {} ({} first); those of the "
+                  "first rank are taken",
+                  drifted.size(), text::printable_name(drifted[0], 200)));
+}
+
 /// Adds what the files that are not the first of their tensor-parallel rank have beside experts.
 /// files: in the order of the grid, stage by stage.
 Status add_copies(const std::vector<RankFolder>& ranks,
@@ -394,7 +411,10 @@ Result<RankFiles> open_rank_files(const CheckpointFolder& given,
     MEG_RETURN_IF_ERROR(check_agreement(*files.back(), *first));
   }
   MEG_RETURN_IF_ERROR(check_process_ranks(files, grid));
-  if (grid.expert_size() > 1) found.sources = files;
+  if (grid.expert_size() > 1) {
+    found.sources = files;
+    note_drifted_weights(files, grid, &found);
+  }
   for (size_t i = 0; folder.format == CheckpointFormat::kSplitMpRank && i < files.size(); ++i) {
     if (table == nullptr) break;  // model_rng.pt alone has the rest
     MEG_ASSIGN_OR_RETURN(TorchFile joined, join_split_files(ranks[i], files[i], *table, &budget));
