@@ -226,13 +226,13 @@ class OptimizerBuilder {
       for (size_t i = 0; i < group.parameters.size(); ++i) {
         ids.push_back(target_->graph().add_int(id++));
       }
-      MEG_ASSIGN_OR_RETURN(const PickleId dict, add_group_dict(*settings, std::move(ids)));
+      MEG_ASSIGN_OR_RETURN(const PickleId dict, add_group_dict(*settings, ids));
       groups.push_back(dict);
     }
     return target_->graph().add_list(std::move(groups));
   }
 
-  Result<PickleId> add_group_dict(const ParamGroup& settings, std::vector<PickleId> ids) {
+  Result<PickleId> add_group_dict(const ParamGroup& settings, const std::vector<PickleId>& ids) {
     const PickleGraph& graph =
         checkpoint_.files()[static_cast<size_t>(settings.file)].file->graph();
     std::vector<PickleId> pairs;

@@ -55,7 +55,7 @@ MergedStream::MergedStream(const LogicalParameter& parameter, const LogicalTenso
 
 Status MergedStream::read(std::span<std::byte> into) {
   if (run_ == 0) {
-    const Status status = read_merged(parameter_, tensor_, position_ / element_, into);
+    Status status = read_merged(parameter_, tensor_, position_ / element_, into);
     position_ += static_cast<int64_t>(into.size());
     return status;
   }

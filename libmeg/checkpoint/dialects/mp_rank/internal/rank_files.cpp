@@ -278,66 +278,161 @@ std::vector<std::optional<Result<TorchFile>>> open_others(const std::vector<Rank
   return files;
 }
 
-/// Adds a note if ranks differ in weights that they should hold alike.
-void note_drifted_weights(const std::vector<std::shared_ptr<const TorchFile>>& files,
-                          const RankGrid& grid, RankFiles* found) {
-  const std::ptrdiff_t group = grid.files_of_tensor_rank();
-  std::vector<std::string> drifted;
-  for (auto first = files.begin(); first != files.end(); first += group) {
-    const std::vector<std::string> names = drifted_weights({first, first + group});
-    drifted.insert(drifted.end(), names.begin(), names.end());
-  }
-  if (drifted.empty()) return;
-  found->notes.push_back(
-      fmt::format("weights that differ between expert-parallel ranks: {} ({} first); those of the "
-                  "first rank are taken",
-                  drifted.size(), text::printable_name(drifted[0], 200)));
-}
+/// Opens the rank files of a folder, step by step: `files_` are in the order of the grid, stage by
+/// stage, and become simpler with each step, until one for each tensor-parallel rank is left.
+class RankFilesReader {
+ public:
+  RankFilesReader(const CheckpointFolder& folder, const megatron::FieldLookup& fallback,
+                  const model::ParameterTable* table)
+      : folder_(folder), fallback_(fallback), table_(table), budget_(rank_file_bytes(folder)) {}
 
-/// Adds what the files that are not the first of their tensor-parallel rank have beside experts.
-/// files: in the order of the grid, stage by stage.
-Status add_copies(const std::vector<RankFolder>& ranks,
-                  const std::vector<std::shared_ptr<const TorchFile>>& files, const RankGrid& grid,
-                  bool with_optimizer, RankFiles* found) {
-  for (size_t i = 0; i < files.size(); ++i) {
-    const auto index = static_cast<int64_t>(i);
-    const RankPlace place = grid.place(index % grid.size());
-    if (grid.is_first_of_tensor_rank(place)) continue;
-    MEG_ASSIGN_OR_RETURN(TorchFile copy, without_experts(files[i], with_optimizer));
-    found->copies.push_back({.tensor_rank = place.tensor_rank,
-                             .pipeline_rank = index / grid.size(),
-                             .folder_name = ranks[i].name,
-                             .file = std::make_shared<const TorchFile>(std::move(copy))});
-  }
-  return Status();
-}
-
-/// Adds the files to `found`, expert-parallel ranks merged. files: of every tensor-parallel rank
-/// and every expert-parallel rank, the latter in a row. ranks: the folders, of which those of one
-/// tensor-parallel rank are in a row.
-Status place_files(const std::vector<RankFolder>& ranks,
-                   const std::vector<std::shared_ptr<const TorchFile>>& files,
-                   const model::ParameterTable* table, RankFiles* found) {
-  const auto experts = static_cast<size_t>(found->expert_size);
-  const int64_t num_experts = first_arg(*files[0], {"num_experts"}).value_or(0);
-  const size_t folders = ranks.size() * experts / files.size();  // of a tensor-parallel rank
-  for (size_t i = 0; i < files.size(); i += experts) {
-    const auto place = static_cast<int64_t>(i / experts);
-    RankFile rank{.tensor_rank = place % found->tensor_size,
-                  .pipeline_rank = place / found->tensor_size,
-                  .folder_name = ranks[i / experts * folders].name,
-                  .file = files[i]};
-    if (experts > 1) {
-      const auto begin = files.begin() + static_cast<std::ptrdiff_t>(i);
-      MEG_ASSIGN_OR_RETURN(TorchFile merged,
-                           merge_expert_ranks({begin, begin + static_cast<std::ptrdiff_t>(experts)},
-                                              num_experts, table));
-      rank.file = std::make_shared<const TorchFile>(std::move(merged));
+  Result<RankFiles> read(bool with_copies) {
+    MEG_RETURN_IF_ERROR(open_files());
+    if (grid_.expert_size() > 1) {
+      found_.sources = files_;
+      note_drifted_weights();
     }
-    found->files.push_back(std::move(rank));
+    MEG_RETURN_IF_ERROR(read_optimizers());
+    if (with_copies) MEG_RETURN_IF_ERROR(add_copies());
+    if (grid_.divides_experts_apart()) {
+      MEG_ASSIGN_OR_RETURN(const model::GptConfig config,
+                           read_checkpoint_config(*first_, fallback_));
+      MEG_ASSIGN_OR_RETURN(files_, with_experts_over_tensor_ranks(files_, grid_, config, table_));
+    }
+    MEG_RETURN_IF_ERROR(merge_experts());
+    found_.version = version_of(*first_);
+    found_.iteration = iteration_of(*first_);
+    return std::move(found_);
   }
-  return Status();
-}
+
+ private:
+  using File = std::shared_ptr<const TorchFile>;
+
+  /// Opens all files that there have to be, as the first one says.
+  Status open_files() {
+    MEG_ASSIGN_OR_RETURN(TorchFile opened, TorchFile::open(folder_.ranks.front().file, &budget_));
+    first_ = std::make_shared<const TorchFile>(std::move(opened));
+    MEG_RETURN_IF_ERROR(find_sizes(folder_, *first_, &found_));
+    MEG_ASSIGN_OR_RETURN(grid_, find_rank_grid(*first_, found_.tensor_size, found_.pipeline_size));
+    found_.expert_size = grid_.expert_size();
+    MEG_ASSIGN_OR_RETURN(ranks_, expected_ranks(folder_, grid_, found_.pipeline_size));
+    // The others are opened by several threads. Errors are looked at in the order of ranks below,
+    // so that the same one is reported each time.
+    std::vector<std::optional<Result<TorchFile>>> others =
+        open_others(ranks_, first_->path(), &budget_);
+    for (size_t i = 0; i < ranks_.size(); ++i) {
+      files_.push_back(first_);
+      if (ranks_[i].file == first_->path()) continue;
+      MEG_ASSIGN_OR_RETURN(TorchFile other, std::move(*others[i]));
+      files_.back() = std::make_shared<const TorchFile>(std::move(other));
+      MEG_RETURN_IF_ERROR(check_agreement(*files_.back(), *first_));
+    }
+    return check_process_ranks(files_, grid_);
+  }
+
+  /// Adds a note if expert-parallel ranks differ in weights that they should hold alike.
+  void note_drifted_weights() {
+    const std::ptrdiff_t group = grid_.files_of_tensor_rank();
+    std::vector<std::string> drifted;
+    for (auto first = files_.begin(); first != files_.end(); first += group) {
+      const std::vector<std::string> names = drifted_weights({first, first + group});
+      drifted.insert(drifted.end(), names.begin(), names.end());
+    }
+    if (drifted.empty()) return;
+    found_.notes.push_back(
+        fmt::format("weights that differ between expert-parallel ranks: {} ({} first); those of "
+                    "the first rank are taken",
+                    drifted.size(), text::printable_name(drifted[0], 200)));
+  }
+
+  /// Gives files plain optimizers, and each expert tensors of its own.
+  Status read_optimizers() {
+    for (size_t i = 0; folder_.format == CheckpointFormat::kSplitMpRank && i < files_.size(); ++i) {
+      if (table_ == nullptr) break;  // model_rng.pt alone has the rest
+      MEG_ASSIGN_OR_RETURN(TorchFile joined,
+                           join_split_files(ranks_[i], files_[i], *table_, &budget_));
+      files_[i] = std::make_shared<const TorchFile>(std::move(joined));
+    }
+    // Experts in one matrix have one state in the optimizer, so both are split when it is plain.
+    std::vector<size_t> grouped;
+    for (size_t i = 0; i < files_.size(); ++i) {
+      MEG_ASSIGN_OR_RETURN(File file, with_experts_as_one(files_[i]));
+      if (file != files_[i]) grouped.push_back(i);
+      files_[i] = std::move(file);
+    }
+    if (table_ != nullptr) {
+      MEG_ASSIGN_OR_RETURN(
+          const std::vector<File> states,
+          read_distributed_optimizers(ranks_, *table_, found_.pipeline_size,
+                                      grid_.files_of_tensor_rank(), &budget_, &files_));
+      if (grid_.expert_size() > 1) {
+        found_.sources.insert(found_.sources.end(), states.begin(), states.end());
+      }
+      // Shards are a distributed optimizer's too.
+      found_.has_distributed_optimizer =
+          !states.empty() || !ranks_.front().optimizer_shards.empty();
+    }
+    const int64_t experts = num_experts() / found_.expert_size;
+    for (const size_t i : grouped) {
+      MEG_ASSIGN_OR_RETURN(files_[i], with_single_experts(files_[i], experts, table_));
+    }
+    return Status();
+  }
+
+  /// Adds what the files that are not the first of their tensor-parallel rank have beside experts.
+  Status add_copies() {
+    const bool has_copies_of_state = table_ != nullptr && !found_.has_distributed_optimizer;
+    for (size_t i = 0; i < files_.size(); ++i) {
+      const auto index = static_cast<int64_t>(i);
+      const RankPlace place = grid_.place(index % grid_.size());
+      if (grid_.is_first_of_tensor_rank(place)) continue;
+      MEG_ASSIGN_OR_RETURN(TorchFile copy, without_experts(files_[i], has_copies_of_state));
+      found_.copies.push_back({.tensor_rank = place.tensor_rank,
+                               .pipeline_rank = index / grid_.size(),
+                               .folder_name = ranks_[i].name,
+                               .file = std::make_shared<const TorchFile>(std::move(copy))});
+    }
+    return Status();
+  }
+
+  /// Adds the files to those found, those of all expert-parallel ranks merged into one. By now
+  /// there is a file for every tensor-parallel and every expert-parallel rank.
+  Status merge_experts() {
+    const auto experts = static_cast<size_t>(grid_.expert_size());
+    const size_t folders = ranks_.size() * experts / files_.size();  // of a tensor-parallel rank
+    for (size_t i = 0; i < files_.size(); i += experts) {
+      const auto place = static_cast<int64_t>(i / experts);
+      RankFile rank{.tensor_rank = place % found_.tensor_size,
+                    .pipeline_rank = place / found_.tensor_size,
+                    .folder_name = ranks_[i / experts * folders].name,
+                    .file = files_[i]};
+      if (experts > 1) {
+        const auto begin = files_.begin() + static_cast<std::ptrdiff_t>(i);
+        MEG_ASSIGN_OR_RETURN(
+            TorchFile merged,
+            merge_expert_ranks({begin, begin + static_cast<std::ptrdiff_t>(experts)}, num_experts(),
+                               table_));
+        rank.file = std::make_shared<const TorchFile>(std::move(merged));
+      }
+      found_.files.push_back(std::move(rank));
+    }
+    return Status();
+  }
+
+  int64_t num_experts() const { return first_arg(*first_, {"num_experts"}).value_or(0); }
+
+  const CheckpointFolder& folder_;
+  const megatron::FieldLookup& fallback_;
+  const model::ParameterTable* table_;
+  /// All pickles together have a budget by the files' bytes, so that a small checkpoint cannot fill
+  /// memory with values.
+  PickleBudget budget_;
+  File first_;
+  RankGrid grid_;
+  std::vector<RankFolder> ranks_;  // of files_, as they were opened
+  std::vector<File> files_;
+  RankFiles found_;
+};
 
 }  // namespace
 
@@ -387,72 +482,7 @@ Result<RankFiles> open_rank_files(const CheckpointFolder& given,
     return make_error(StatusCode::kNotFound, "{}: expected mp_rank folders, found none",
                       folder.folder);
   }
-  RankFiles found;
-  // All pickles together have a budget by the files' bytes, so that a small checkpoint cannot fill
-  // memory with values.
-  PickleBudget budget(rank_file_bytes(folder));
-  MEG_ASSIGN_OR_RETURN(TorchFile opened, TorchFile::open(folder.ranks.front().file, &budget));
-  const auto first = std::make_shared<const TorchFile>(std::move(opened));
-  MEG_RETURN_IF_ERROR(find_sizes(folder, *first, &found));
-  MEG_ASSIGN_OR_RETURN(const RankGrid grid,
-                       find_rank_grid(*first, found.tensor_size, found.pipeline_size));
-  found.expert_size = grid.expert_size();
-  MEG_ASSIGN_OR_RETURN(const std::vector<RankFolder> ranks,
-                       expected_ranks(folder, grid, found.pipeline_size));
-  // The first file has said what there has to be; the others are opened by several threads. Errors
-  // are looked at in the order of ranks below, so that the same one is reported each time.
-  std::vector<std::optional<Result<TorchFile>>> others = open_others(ranks, first->path(), &budget);
-  std::vector<std::shared_ptr<const TorchFile>> files;
-  for (size_t i = 0; i < ranks.size(); ++i) {
-    files.push_back(first);
-    if (ranks[i].file == first->path()) continue;
-    MEG_ASSIGN_OR_RETURN(TorchFile other, std::move(*others[i]));
-    files.back() = std::make_shared<const TorchFile>(std::move(other));
-    MEG_RETURN_IF_ERROR(check_agreement(*files.back(), *first));
-  }
-  MEG_RETURN_IF_ERROR(check_process_ranks(files, grid));
-  if (grid.expert_size() > 1) {
-    found.sources = files;
-    note_drifted_weights(files, grid, &found);
-  }
-  for (size_t i = 0; folder.format == CheckpointFormat::kSplitMpRank && i < files.size(); ++i) {
-    if (table == nullptr) break;  // model_rng.pt alone has the rest
-    MEG_ASSIGN_OR_RETURN(TorchFile joined, join_split_files(ranks[i], files[i], *table, &budget));
-    files[i] = std::make_shared<const TorchFile>(std::move(joined));
-  }
-  // Experts in one matrix have one state in the optimizer, so both are split when it is plain.
-  std::vector<size_t> grouped;
-  for (size_t i = 0; i < files.size(); ++i) {
-    MEG_ASSIGN_OR_RETURN(std::shared_ptr<const TorchFile> file, with_experts_as_one(files[i]));
-    if (file != files[i]) grouped.push_back(i);
-    files[i] = std::move(file);
-  }
-  if (table != nullptr) {
-    MEG_ASSIGN_OR_RETURN(const std::vector<std::shared_ptr<const TorchFile>> states,
-                         read_distributed_optimizers(ranks, *table, found.pipeline_size,
-                                                     grid.files_of_tensor_rank(), &budget, &files));
-    if (grid.expert_size() > 1) {
-      found.sources.insert(found.sources.end(), states.begin(), states.end());
-    }
-    // Shards are a distributed optimizer's too.
-    found.has_distributed_optimizer = !states.empty() || !ranks.front().optimizer_shards.empty();
-  }
-  const int64_t experts = first_arg(*first, {"num_experts"}).value_or(0) / found.expert_size;
-  for (const size_t i : grouped) {
-    MEG_ASSIGN_OR_RETURN(files[i], with_single_experts(files[i], experts, table));
-  }
-  if (with_copies) {
-    const bool has_copies_of_state = table != nullptr && !found.has_distributed_optimizer;
-    MEG_RETURN_IF_ERROR(add_copies(ranks, files, grid, has_copies_of_state, &found));
-  }
-  if (grid.divides_experts_apart()) {
-    MEG_ASSIGN_OR_RETURN(const model::GptConfig config, read_checkpoint_config(*first, fallback));
-    MEG_ASSIGN_OR_RETURN(files, with_experts_over_tensor_ranks(files, grid, config, table));
-  }
-  MEG_RETURN_IF_ERROR(place_files(ranks, files, table, &found));
-  found.version = version_of(*first);
-  found.iteration = iteration_of(*first);
-  return found;
+  return RankFilesReader(folder, fallback, table).read(with_copies);
 }
 
 RankFiles rank_files_of(TorchFile file, int64_t tensor_rank, int64_t pipeline_rank) {
