@@ -42,9 +42,8 @@ Status check_optimizer(const MegatronCheckpoint& checkpoint, const ReshardOption
 void note_expert_tensor_size(const MegatronCheckpoint& checkpoint, const TargetLayout& layout,
                              std::vector<std::string>* notes) {
   if (layout.experts_per_rank == 0) return;
-  const std::optional<megatron::FieldValue> arg = checkpoint.arg("expert_tensor_parallel_size");
-  const int64_t* own = arg.has_value() ? std::get_if<int64_t>(&*arg) : nullptr;
-  const int64_t source = own != nullptr ? *own : checkpoint.tensor_model_parallel_size();
+  const int64_t source = int_arg(checkpoint, "expert_tensor_parallel_size")
+                             .value_or(checkpoint.tensor_model_parallel_size());
   if (source == checkpoint.tensor_model_parallel_size() && !layout.ranks.divides_experts_apart()) {
     return;
   }

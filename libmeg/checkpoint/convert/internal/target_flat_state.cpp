@@ -69,9 +69,7 @@ class FlatStateBuilder {
   }
 
   std::optional<int64_t> number(std::string_view field) const {
-    const std::optional<megatron::FieldValue> value = checkpoint_.arg(field);
-    const int64_t* found = value.has_value() ? std::get_if<int64_t>(&*value) : nullptr;
-    return found == nullptr ? std::nullopt : std::optional(*found);
+    return int_arg(checkpoint_, field);
   }
 
   Result<PickleId> add_part(const OptimizerPart& part) {

@@ -86,10 +86,9 @@ class LayoutBuilder {
  private:
   Status choose_optimizer() {
     const OptimizerLayout& source = checkpoint_.optimizer();
-    const std::optional<megatron::FieldValue> size = checkpoint_.arg("data_parallel_size");
-    const int64_t* number = size.has_value() ? std::get_if<int64_t>(&*size) : nullptr;
+    const std::optional<int64_t> size = int_arg(checkpoint_, "data_parallel_size");
     layout_.data_parallel_size =
-        options_.data_parallel_size.value_or(number == nullptr ? 1 : std::max<int64_t>(*number, 1));
+        options_.data_parallel_size.value_or(std::max<int64_t>(size.value_or(1), 1));
     // Expert-parallel ranks are data-parallel ones, or tensor-parallel ones where experts are
     // divided over fewer of these.
     if (layout_.experts_per_rank > 0 &&
@@ -167,10 +166,9 @@ class LayoutBuilder {
     }
     if (given.has_value()) return *given;
     // A run's own size is kept with its other sizes if rank files can have it.
-    const std::optional<megatron::FieldValue> arg = checkpoint_.arg("expert_tensor_parallel_size");
-    const int64_t* own = arg.has_value() ? std::get_if<int64_t>(&*arg) : nullptr;
+    const std::optional<int64_t> own = int_arg(checkpoint_, "expert_tensor_parallel_size");
     const bool is_kept =
-        own != nullptr && checkpoint_.tensor_model_parallel_size() == tensor_size &&
+        own.has_value() && checkpoint_.tensor_model_parallel_size() == tensor_size &&
         checkpoint_.expert_model_parallel_size() == options_.expert_model_parallel_size &&
         RankGrid::create(tensor_size, options_.expert_model_parallel_size, *own).has_value();
     return is_kept ? *own : tensor_size;
@@ -291,6 +289,12 @@ class LayoutBuilder {
 
 bool shares_query_groups(const MegatronCheckpoint& checkpoint, const TargetLayout& layout) {
   return checkpoint.config().num_query_groups % layout.ranks.tensor_size() != 0;
+}
+
+std::optional<int64_t> int_arg(const MegatronCheckpoint& checkpoint, std::string_view name) {
+  const std::optional<megatron::FieldValue> value = checkpoint.arg(name);
+  const int64_t* number = value.has_value() ? std::get_if<int64_t>(&*value) : nullptr;
+  return number == nullptr ? std::nullopt : std::optional(*number);
 }
 
 bool is_of_expert(const LogicalParameter& parameter) {

@@ -61,6 +61,9 @@ struct TargetLayout {
 /// Whether a parameter is one of an expert.
 bool is_of_expert(const LogicalParameter& parameter);
 
+/// An arg of a checkpoint that is an integer; nullopt if it is absent, None or of another type.
+std::optional<int64_t> int_arg(const MegatronCheckpoint& checkpoint, std::string_view name);
+
 /// Whether several tensor ranks of the target share the rows of a query group.
 bool shares_query_groups(const MegatronCheckpoint& checkpoint, const TargetLayout& layout);
 

@@ -176,8 +176,8 @@ Result<TorchFile> without_experts(const std::shared_ptr<const TorchFile>& file,
   changes.optimizer = [&](PickleId copied) -> std::optional<PickleId> {
     const PickleNode& node = graph.node(copied);
     // Any other form is refused by merge_expert_ranks().
-    const bool is_pair = node.kind == PickleKind::kList && node.children.size() == 2;
-    return with_optimizer && is_pair ? std::optional(node.children[0]) : std::nullopt;
+    return with_optimizer && is_optimizer_pair(node) ? std::optional(node.children[0])
+                                                     : std::nullopt;
   };
   MEG_ASSIGN_OR_RETURN(draft.content().root, changed_rank(file, changes, &draft));
   return draft.finish(file->path(), file->size());

@@ -11,6 +11,7 @@
 #include "libmeg/checkpoint/container/torch_file/tensor_view.h"
 #include "libmeg/checkpoint/container/torch_file/torch_source.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/changed_rank.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/optimizer/expert_optimizers.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/optimizer/optimizer_rewriter.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/rank_model.h"
 #include "libmeg/checkpoint/state/assembled_source.h"
@@ -70,7 +71,7 @@ Result<ExpertRank> read_expert_rank(const File& file, const model::ParameterTabl
   // Optimizers that are no pair, or not plain, are refused by who merges the ranks.
   if (!with_optimizer || !list.has_value()) return rank;
   const PickleNode& node = file->graph().node(*list);
-  if (node.kind != PickleKind::kList || node.children.size() != 2) return rank;
+  if (!is_optimizer_pair(node)) return rank;
   MEG_ASSIGN_OR_RETURN(RankOptimizer found,
                        read_rank_optimizer(*file, optimized, node.children[1]));
   if (!is_plain(found)) return rank;

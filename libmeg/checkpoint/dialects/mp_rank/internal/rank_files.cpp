@@ -399,7 +399,7 @@ class RankFilesReader {
   /// there is a file for every tensor-parallel and every expert-parallel rank.
   Status merge_experts() {
     const auto experts = static_cast<size_t>(grid_.expert_size());
-    const size_t folders = ranks_.size() * experts / files_.size();  // of a tensor-parallel rank
+    const auto folders = static_cast<size_t>(grid_.files_of_tensor_rank());
     for (size_t i = 0; i < files_.size(); i += experts) {
       const auto place = static_cast<int64_t>(i / experts);
       RankFile rank{.tensor_rank = place % found_.tensor_size,

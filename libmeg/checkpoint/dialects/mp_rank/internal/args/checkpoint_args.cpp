@@ -105,4 +105,10 @@ std::optional<int64_t> int_arg(const PickleGraph& graph, PickleId args, std::str
   return id.has_value() ? graph.as_int(*id) : std::nullopt;
 }
 
+std::optional<int64_t> size_arg(const PickleGraph& graph, PickleId args, std::string_view name) {
+  constexpr int64_t kMost = 1 << 20;
+  const std::optional<int64_t> size = int_arg(graph, args, name);
+  return size.has_value() && *size > 0 && *size <= kMost ? size : std::nullopt;
+}
+
 }  // namespace meg::checkpoint

@@ -38,4 +38,7 @@ std::optional<megatron::FieldValue> gpt_field(const model::HybridPattern& patter
 /// An integer in args; nullopt if it is absent, None or of another type.
 std::optional<int64_t> int_arg(const PickleGraph& graph, PickleId args, std::string_view name);
 
+/// int_arg() if it is a number of ranks or parts that a run can have, from 1 to 2^20.
+std::optional<int64_t> size_arg(const PickleGraph& graph, PickleId args, std::string_view name);
+
 }  // namespace meg::checkpoint

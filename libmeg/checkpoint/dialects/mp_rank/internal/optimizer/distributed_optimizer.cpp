@@ -13,6 +13,7 @@
 #include "libmeg/checkpoint/container/torch_file/torch_source.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/args/checkpoint_args.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/checkpoint_contents.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/optimizer/expert_optimizers.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/optimizer/flat_parameters.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/optimizer/plain_optimizer.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/optimizer/rank_optimizer.h"
@@ -66,21 +67,13 @@ class PlainComposer {
     return id.has_value() && source().as_bool(*id).value_or(false);
   }
 
-  /// A parallel size of args; nullopt if it is missing, None or out of range.
-  std::optional<int64_t> size_arg(const char* name) const {
-    constexpr int64_t kMost = 1 << 20;
-    const std::optional<int64_t> size = int_arg(source(), *args_, name);
-    return size.value_or(0) > 0 && *size <= kMost ? size : std::nullopt;
-  }
-
   bool is_pair() const { return optimizers_.size() > 1; }
 
   Status find_optimizers(const TorchFile& state_file) {
     const std::optional<PickleId> found = source().find(model_file_->root(), "optimizer");
     if (found.has_value()) {
       const PickleNode& node = source().node(*found);
-      const bool is_list = node.kind == PickleKind::kList && node.children.size() == 2;
-      optimizers_ = is_list ? node.children : std::vector{*found};
+      optimizers_ = is_optimizer_pair(node) ? node.children : std::vector{*found};
     }
     for (const PickleId optimizer : optimizers_) {
       MEG_ASSIGN_OR_RETURN(const OptimizerForm form, optimizer_form(*model_file_, optimizer));
@@ -102,7 +95,7 @@ class PlainComposer {
     PickleId root = file->root();
     const PickleNode& node = file->graph().node(root);
     if (part != Part::kAll) {
-      if (node.kind != PickleKind::kList || node.children.size() != 2) {
+      if (!is_optimizer_pair(node)) {
         return make_error(StatusCode::kCorruption,
                           "{}: expected the buffers of two optimizers, that of experts last, "
                           "found {}",
@@ -146,9 +139,10 @@ class PlainComposer {
     FlatRun run = FlatRun::of(source(), args_);
     // Experts are replicated over fewer ranks, so their buffers were padded for fewer.
     if (part == Part::kExperts && args_.has_value()) {
-      const int64_t tensor = size_arg("tensor_model_parallel_size").value_or(1);
-      run = run.of_experts(tensor, size_arg("expert_tensor_parallel_size").value_or(tensor),
-                           size_arg("expert_model_parallel_size").value_or(1));
+      const auto size = [&](std::string_view name) { return size_arg(source(), *args_, name); };
+      const int64_t tensor = size("tensor_model_parallel_size").value_or(1);
+      run = run.of_experts(tensor, size("expert_tensor_parallel_size").value_or(tensor),
+                           size("expert_model_parallel_size").value_or(1));
     }
     MEG_ASSIGN_OR_RETURN(const std::vector<FlatState> buffers, read_states(file, part));
     MEG_ASSIGN_OR_RETURN(const auto states, cut_flat_states(buffers, chunks, run, file->path()));

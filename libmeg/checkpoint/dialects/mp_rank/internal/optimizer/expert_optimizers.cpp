@@ -54,9 +54,7 @@ class OptimizerMerger {
     MEG_ASSIGN_OR_RETURN(rank.model, read_rank_model(*file, table_));
     const PickleGraph& graph = file->graph();
     const std::optional<PickleId> list = graph.find(file->root(), "optimizer");
-    const bool is_pair = list.has_value() && graph.node(*list).kind == PickleKind::kList &&
-                         graph.node(*list).children.size() == 2;
-    if (!is_pair) {
+    if (!list.has_value() || !is_optimizer_pair(graph.node(*list))) {
       return make_error(StatusCode::kUnsupported,
                         "{}: optimizer: expected a list of two, that of experts last, as "
                         "expert-parallel ranks have them, found {}; --no-optim skips it",

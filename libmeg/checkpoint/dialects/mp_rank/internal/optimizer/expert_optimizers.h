@@ -8,6 +8,12 @@
 
 namespace meg::checkpoint {
 
+/// Whether an optimizer, or its state, is one of the lists of two that expert-parallel ranks save:
+/// for the parameters that they share, and for their own experts.
+inline bool is_optimizer_pair(const PickleNode& node) {
+  return node.kind == PickleKind::kList && node.children.size() == 2;
+}
+
 /// Merges the optimizers of expert-parallel ranks into one plain optimizer. Each rank saved a list
 /// of two: for the parameters that all ranks share and for its own experts. The parameters of the
 /// result are in the order of the merged file: see merge_expert_ranks().

@@ -253,11 +253,7 @@ FlatRun FlatRun::of(const PickleGraph& graph, std::optional<PickleId> args) {
     const std::optional<PickleId> id = find_arg(graph, *args, name);
     return id.has_value() && graph.as_bool(*id).value_or(false);
   };
-  const auto size = [&](std::string_view name) {
-    const std::optional<int64_t> value = int_arg(graph, *args, name);
-    constexpr int64_t kMost = 1 << 20;
-    return value.has_value() && *value > 0 && *value <= kMost ? value : std::nullopt;
-  };
+  const auto size = [&](std::string_view name) { return size_arg(graph, *args, name); };
   const int64_t replicas = size("data_parallel_size").value_or(1);
   if (size("data_parallel_size").has_value()) {
     run.data_parallel_size = replicas * size("context_parallel_size").value_or(1);
