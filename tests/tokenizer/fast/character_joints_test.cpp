@@ -70,15 +70,34 @@ std::vector<int32_t> encoded(TokenEncoder& encoder, const std::string& text) {
   return ids;
 }
 
-/// The borders inside a word, which another word follows.
-std::vector<uint32_t> cuts(const CharacterJoints& joints, const std::string& word) {
-  const std::string text = word + " " + std::string(text::kTextPadding, ' ');
-  const std::vector<uint32_t> starts = {0, static_cast<uint32_t>(word.size())};
-  std::vector<uint32_t> parts(text.size());
-  parts.resize(joints.cut(text.data(), starts.data(), starts.size(), parts.data()));
-  EXPECT_EQ(parts.front(), starts.front());
-  EXPECT_EQ(parts.back(), starts.back());
-  return {parts.begin() + 1, parts.end() - 1};
+std::set<uint32_t> starts(const std::string& text, InstructionSet set,
+                          const CharacterJoints* joints) {
+  const std::string padded = text + std::string(text::kTextPadding, '\xE4');
+  fast::WordScan scan(std::string_view(padded).substr(0, text.size()));
+  scan.joints = joints;
+  std::vector<uint32_t> found(kScanRoom);
+  std::set<uint32_t> all;
+  while (scan.position < scan.end) {
+    const auto base = static_cast<uint32_t>(scan.position - padded.data());
+    const size_t count = word_scanner(set)(scan, found.data());
+    for (size_t i = 0; i < count; ++i) all.insert(base + found[i]);
+  }
+  return all;
+}
+
+/// The borders inside the words of a text, which another word follows.
+std::vector<uint32_t> cuts(const CharacterJoints& joints, std::string text) {
+  text += " .";
+  const std::set<uint32_t> words = starts(text, InstructionSet::kPortable, nullptr);
+  std::set<uint32_t> parts = starts(text, InstructionSet::kPortable, &joints);
+  EXPECT_TRUE(std::includes(parts.begin(), parts.end(), words.begin(), words.end()));
+  for (const InstructionSet set : {InstructionSet::kAvx2, InstructionSet::kAvx512}) {
+    if (set <= best_instruction_set()) {
+      EXPECT_EQ(starts(text, set, &joints), parts) << instruction_set_name(set);
+    }
+  }
+  for (const uint32_t start : words) parts.erase(start);
+  return {parts.begin(), parts.end()};
 }
 
 TEST(CharacterJoints, GiveTheIdsOfWholeWords) {
@@ -101,9 +120,14 @@ TEST(CharacterJoints, GiveTheIdsOfWholeWords) {
   EXPECT_GT(cut_texts, 300U);
 }
 
-std::vector<uint32_t> cuts_with(const std::vector<std::string>& more, const std::string& word) {
+std::vector<std::string> all_bytes() {
   std::vector<std::string> tokens;
   for (int byte = 0; byte < 256; ++byte) tokens.emplace_back(1, static_cast<char>(byte));
+  return tokens;
+}
+
+std::vector<uint32_t> cuts_with(const std::vector<std::string>& more, const std::string& word) {
+  std::vector<std::string> tokens = all_bytes();
   tokens.insert(tokens.end(), more.begin(), more.end());
   const BpeModel model = model_of(tokens);
   const auto table = MergeTable::build(model);
@@ -121,14 +145,31 @@ TEST(CharacterJoints, AreCharactersThatATokenHasSideBySide) {
   EXPECT_EQ(cuts_with({"\x80\xE4", "\x80\xE4\xB8"}, word), Borders{6});
 }
 
-TEST(CharacterJoints, LeaveWordsWholeWithPairsOfTokensThatMergingNeverGives) {
+TEST(CharacterJoints, KeepTokensThatMergingNeverGivesFromBeingParts) {
   using Borders = std::vector<uint32_t>;
   const std::string pair = "\u4e00\u4e2d";
-  EXPECT_EQ(cuts_with({pair}, pair + "\u6587"), Borders()) << "no merges lead to the pair";
-  EXPECT_EQ(cuts_with({pair}, "\u6587\u4e2d\u4e00"), (Borders{3, 6}));
-  EXPECT_EQ(cuts_with({"\u4e00"}, "\u6587\u4e2d\u4e00"), Borders()) << "it may be any part";
-  EXPECT_EQ(cuts_with({"\xE4\xB8", "\u4e00", "\xE4\xB8\xAD", "\u4e00\u4e2d"}, pair + "\u6587"),
-            Borders{6});
+  const std::string other = "\u6587";
+  const std::string two = "aaa" + other + other;  // not beside the start of a text
+  EXPECT_EQ(cuts_with({pair}, two + pair + other), Borders{6}) << "no merges lead to the pair";
+  EXPECT_EQ(cuts_with({pair}, two + pair + other + other), (Borders{6, 18}));
+  EXPECT_EQ(cuts_with({pair}, two + "\u4e2d\u4e00"), (Borders{6, 9, 12}));
+  EXPECT_EQ(cuts_with({"\u4e00"}, two), Borders()) << "it may be any part";
+  EXPECT_EQ(cuts_with({pair + "a" + other}, two), Borders()) << "it may be the end of a word";
+  EXPECT_EQ(cuts_with({other + "a" + pair}, two), Borders()) << "it may be the beginning";
+  EXPECT_EQ(cuts_with({"a" + pair}, two + pair + other), Borders{6});
+  EXPECT_EQ(cuts_with({"\xE4\xB8", "\u4e00", "\xE4\xB8\xAD", pair}, two + pair + other),
+            (Borders{6, 9, 15}));
+}
+
+TEST(CharacterJoints, CutWordsAtEveryPlaceOfABlock) {
+  const BpeModel model = model_of(all_bytes());
+  const auto table = MergeTable::build(model);
+  ASSERT_TRUE(table);
+  for (size_t before = 0; before < 130; ++before) {
+    const auto at = static_cast<uint32_t>(before);
+    EXPECT_EQ(cuts(table->joints(), std::string(before, 'x') + "\u4e00\u4e2d\u6587"),
+              (std::vector<uint32_t>{at + 3, at + 6}));
+  }
 }
 
 }  // namespace

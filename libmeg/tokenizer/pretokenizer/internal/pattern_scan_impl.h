@@ -8,6 +8,7 @@
 #include <iterator>
 #include <utility>
 
+#include "libmeg/tokenizer/bpe/internal/fast/start_bits.h"
 #include "libmeg/tokenizer/bpe/internal/fast/word_scan.h"
 #include "libmeg/tokenizer/pretokenizer/internal/pattern_words.h"
 
@@ -198,24 +199,25 @@ size_t scan_pattern(fast::WordScan& scan, uint32_t* starts) {
   constexpr ptrdiff_t kBytes = fast::kScanBytes - 64;
   const Byte* const stop = end - first < kBytes ? end : first + kBytes;
   const Byte* p = first;
-  uint32_t* out = starts;
+  fast::StartBits words;
   while (p < stop) {
     const uint64_t found = block_starts<kForm, Block>(p, end);
     if (found > 1) {
       // The block's last word is the first of the next block.
       const uint32_t last = highest(found);
-      out = fast::store_starts(found & below(last), static_cast<uint32_t>(p - first), out);
+      words.add(static_cast<size_t>(p - first), found & below(last));
       p += last;
       continue;
     }
     const Byte* const resume = p + (found == 0 ? 48 : 1);
     do {
-      *out++ = static_cast<uint32_t>(p - first);
+      words.add(static_cast<size_t>(p - first), 1);
       p = first_word_end<kForm>(p, end);
     } while (p < stop && p < resume);
   }
+  const char* const begin = scan.position;
   scan.position = reinterpret_cast<const char*>(p);
-  return static_cast<size_t>(out - starts);
+  return fast::list_starts<Block>(begin, scan, words, starts);
 }
 
 template <class Block, size_t... kForms>

@@ -63,19 +63,5 @@ inline uint64_t move_to_lead(uint64_t bits, const unsigned char* block) {
   return moved;
 }
 
-/// Stores the positions of the set bits, each plus base; may store up to 64 entries past the last.
-inline uint32_t* store_starts(uint64_t starts, uint32_t base, uint32_t* out) {
-  const int count = __builtin_popcountll(starts);
-  uint32_t* group = out;
-  do {
-    for (int i = 0; i < 8; ++i) {
-      group[i] = base + static_cast<uint32_t>(__builtin_ctzll(starts | (uint64_t{1} << 63)));
-      starts &= starts - 1;
-    }
-    group += 8;
-  } while (group < out + count);
-  return out + count;
-}
-
 }  // namespace
 }  // namespace meg::tokenizer::fast

@@ -26,6 +26,8 @@ class ByteBlock {
 
   uint64_t non_ascii() const { return join(low_, high_); }
 
+  uint64_t wide_leads() const { return in_range('\xE3', '\xEF'); }
+
  private:
   static __m256i in_range(__m256i bytes, char low, char high) {
     // AVX2 compares signed bytes only; the unsigned minimum with the width is the distance itself

@@ -25,6 +25,9 @@ class ByteBlock {
 
   uint64_t non_ascii() const { return _mm512_movepi8_mask(bytes_); }
 
+  /// First bytes of characters of three bytes from U+3000 on: E3 to EF.
+  uint64_t wide_leads() const { return in_range(bytes_, '\xE3', '\xEF'); }
+
  private:
   static uint64_t in_range(__m512i bytes, char low, char high) {
     return _mm512_cmple_epu8_mask(_mm512_sub_epi8(bytes, _mm512_set1_epi8(low)),

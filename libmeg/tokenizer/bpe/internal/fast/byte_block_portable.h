@@ -28,6 +28,13 @@ class ByteBlock {
     return gathered([](uint64_t word) { return word; });
   }
 
+  uint64_t wide_leads() const {
+    return gathered([](uint64_t word) {
+      // In the low seven bits of a byte: 63 to 6F.
+      return in_range(word & ~kTops, 0x63, 0x6F) & word;
+    });
+  }
+
  private:
   static constexpr uint64_t kTops = 0x8080808080808080u;
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 
 namespace meg::tokenizer::fast {
 namespace {
@@ -41,12 +42,27 @@ uint64_t load(const char* bytes) {
   return number;
 }
 
-constexpr uint64_t kPair = (uint64_t{1} << (16 * kCharacterBytes)) - 1;
+/// A mask of the lowest bytes of a number.
+constexpr uint64_t bytes_mask(size_t count) { return (uint64_t{1} << (8 * count)) - 1; }
+
+// Characters are told apart by the bits of their three bytes that are not the same in all of them.
+
+constexpr int kLastBits = 6;  // of a continuation byte
+constexpr size_t kCharacters = size_t{1} << (4 + 2 * kLastBits);
+
+/// The number of the character whose bytes are the lowest three of `bytes`.
+size_t character_number(uint64_t bytes) {
+  return (bytes & 0x0F) << (2 * kLastBits) | (bytes >> 8 & 0x3F) << kLastBits |
+         (bytes >> 16 & 0x3F);
+}
+
+/// Kinds of borders, by the number of bytes that a token has on either side.
+size_t kind(size_t before, size_t after) { return (before - 1) * kCharacterBytes + after - 1; }
 
 }  // namespace
 
 void CharacterJoints::Filter::reserve(size_t count) {
-  const size_t bits = std::bit_ceil(std::max<size_t>(count * 16, 1024));
+  const size_t bits = std::bit_ceil(std::max<size_t>(count * 32, 1024));
   bits_.assign(bits / 64, 0);
   shift_ = 64 - std::countr_zero(bits);
 }
@@ -58,84 +74,147 @@ void CharacterJoints::Filter::add(uint64_t key) {
 
 CharacterJoints::CharacterJoints(const BpeModel& model, const MergedSize& merged_size) {
   if (model.merges_characters()) return;
-  std::vector<uint64_t> keys;
+  std::vector<Joint> joints;
   for (const std::string_view token : model.token_texts()) {
-    add_token(token, keys);
+    add_joints(token, joints);
     const bool has_lead = std::any_of(token.begin(), token.end(), is_lead);
     // A token that merging gives as well crosses no border that is cut. Others are found only as
-    // whole words, so words that may hold one stay whole.
+    // whole words.
     if (!has_lead || !model.whole_word(token) || merged_size(token) == 1) continue;
-    const size_t found = of_words_alone_.size();
-    for (size_t at = 0; at + 2 * kCharacterBytes <= token.size(); ++at) {
-      if (!is_lead(token[at]) || !is_lead(token[at + kCharacterBytes])) continue;
-      of_words_alone_.push_back(number_of(token.substr(at, 2 * kCharacterBytes)));
-    }
-    if (of_words_alone_.size() == found) return;  // It may be a part between any two borders.
+    if (!add_word_alone(token)) return;
   }
   cuts_ = true;
-  joined_.reserve(keys.size());
-  for (const uint64_t key : keys) joined_.add(key);
+  std::sort(of_words_alone_.begin(), of_words_alone_.end());
+  fill(joints);
 }
 
-void CharacterJoints::add_token(std::string_view token, std::vector<uint64_t>& keys) {
+/// Notes the pairs of a token that must not become a part of a word. False if the token could be a
+/// part with no pair at one of its ends, which then does not keep words from being cut there.
+bool CharacterJoints::add_word_alone(std::string_view token) {
+  const auto is_pair = [token](size_t at) {
+    return at + 2 * kCharacterBytes <= token.size() && is_lead(token[at]) &&
+           is_lead(token[at + kCharacterBytes]);
+  };
+  const auto ends_with = [token](size_t characters) {
+    const size_t bytes = characters * kCharacterBytes;
+    return token.size() >= bytes && is_lead(token[token.size() - bytes]);
+  };
+  if (is_lead(token.front()) && !is_pair(0)) return false;
+  if (ends_with(1) && !ends_with(2)) return false;
+  for (size_t at = 0; at < token.size(); ++at) {
+    if (is_pair(at)) of_words_alone_.push_back(number_of(token.substr(at, 2 * kCharacterBytes)));
+  }
+  return true;
+}
+
+void CharacterJoints::add_joints(std::string_view token, std::vector<Joint>& joints) {
   for (size_t border = 1; border < token.size(); ++border) {
     const size_t before = std::min(border, kCharacterBytes);
-    const size_t behind = std::min(token.size() - border, kCharacterBytes);
-    if (!ends_character(token.substr(border - before, before)) ||
-        !begins_character(token.substr(border, behind))) {
+    const size_t after = std::min(token.size() - border, kCharacterBytes);
+    if (ends_character(token.substr(border - before, before)) &&
+        begins_character(token.substr(border, after))) {
+      joints.push_back({before, after, number_of(token.substr(border - before, before + after))});
+    }
+  }
+}
+
+void CharacterJoints::fill(std::span<const Joint> joints) {
+  const auto is_pair = [](const Joint& joint) {
+    return joint.before + joint.after == 2 * kCharacterBytes;
+  };
+  const auto pairs = static_cast<size_t>(std::count_if(joints.begin(), joints.end(), is_pair));
+  pairs_.reserve(pairs);
+  parts_.reserve(joints.size() - pairs);
+  sides_.assign(kCharacters, Sides{});
+  // A joint with a part of a character concerns every character with this part. So they are
+  // collected by part first: the last byte or two of a character, the first byte or two.
+  constexpr size_t kPairs = size_t{1} << (2 * kLastBits);
+  constexpr size_t kFirstTwo = kCharacters >> kLastBits;
+  std::array<uint16_t, size_t{1} << kLastBits> last{};
+  std::array<uint16_t, kPairs> last_two{};
+  std::array<uint16_t, kCharacters / kPairs> first{};
+  std::array<uint16_t, kFirstTwo> first_two{};
+  for (const Joint& joint : joints) {
+    if (is_pair(joint)) {
+      pairs_.add(joint.key);
       continue;
     }
-    keys.push_back(number_of(token.substr(border - before, before + behind)));
-    const Kind kind = {static_cast<int>(8 * (kCharacterBytes - before)),
-                       (uint64_t{1} << (8 * (before + behind))) - 1};
-    const auto is_same = [&kind](const Kind& known) {
-      return known.shift == kind.shift && known.mask == kind.mask;
+    parts_.add(joint.key);
+    const auto add_bit = [bit = 1U << kind(joint.before, joint.after)](uint16_t& kinds) {
+      kinds = static_cast<uint16_t>(kinds | bit);
     };
-    if (std::none_of(kinds_.begin(), kinds_.end(), is_same)) kinds_.push_back(kind);
+    const size_t ends = character_number(joint.key << (8 * (kCharacterBytes - joint.before)));
+    const size_t begins = character_number(joint.key >> (8 * joint.before));
+    switch (joint.before) {
+      case 1:
+        add_bit(last[ends % last.size()]);
+        break;
+      case 2:
+        add_bit(last_two[ends % kPairs]);
+        break;
+      default:
+        add_bit(sides_[ends].ends);
+    }
+    switch (joint.after) {
+      case 1:
+        add_bit(first[begins / kPairs]);
+        break;
+      case 2:
+        add_bit(first_two[begins >> kLastBits]);
+        break;
+      default:
+        add_bit(sides_[begins].begins);
+    }
+  }
+  for (size_t i = 0; i < kCharacters; ++i) {
+    Sides& sides = sides_[i];
+    sides.ends = static_cast<uint16_t>(sides.ends | last[i % last.size()] | last_two[i % kPairs]);
+    sides.begins =
+        static_cast<uint16_t>(sides.begins | first[i / kPairs] | first_two[i >> kLastBits]);
   }
 }
 
-bool CharacterJoints::concerns(std::string_view text) const {
-  if (!cuts_) return false;
-  unsigned char largest = 0;  // without a branch, so that compilers take many bytes at once
-  for (const char byte : text) largest = std::max(largest, static_cast<unsigned char>(byte));
-  return largest >= kFirstLead;
+/// Whether a token has both characters, or one of them and a part of the other, or parts of both.
+/// around: the six bytes around their border, and two more that do not count.
+bool CharacterJoints::is_joined(uint64_t around) const {
+  const Sides left = sides_[character_number(around)];
+  const Sides right = sides_[character_number(around >> (8 * kCharacterBytes))];
+  bool joined = pairs_.has(around & bytes_mask(2 * kCharacterBytes));
+  for (uint32_t kinds = left.ends & right.begins; kinds != 0; kinds &= kinds - 1) {
+    const auto of = static_cast<size_t>(std::countr_zero(kinds));
+    const size_t before = of / kCharacterBytes + 1;
+    const size_t after = of % kCharacterBytes + 1;
+    joined |= parts_.has(around >> (8 * (kCharacterBytes - before)) & bytes_mask(before + after));
+  }
+  return joined;
 }
 
-size_t CharacterJoints::cut(const char* base, const uint32_t* starts, size_t count,
-                            uint32_t* parts) const {
-  uint32_t* out = parts;
-  for (size_t i = 0; i + 1 < count; ++i) {
-    *out++ = starts[i];
-    if (cuts_ && starts[i + 1] - starts[i] >= 2 * kCharacterBytes) {
-      out = cut_word(base, starts[i], starts[i + 1], out);
-    }
-  }
-  *out++ = starts[count - 1];
-  return static_cast<size_t>(out - parts);
+/// Whether the border at text[at] is beside one of the pairs that keep it from being cut.
+bool CharacterJoints::is_beside_word_alone(const char* text, size_t at) const {
+  const auto has = [this](uint64_t bytes) {
+    return std::binary_search(of_words_alone_.begin(), of_words_alone_.end(),
+                              bytes & bytes_mask(2 * kCharacterBytes));
+  };
+  // What comes before `text` is not looked at.
+  constexpr size_t kPairBytes = 2 * kCharacterBytes;
+  return at < kPairBytes || has(load(text + at - kPairBytes)) || has(load(text + at));
 }
 
-uint32_t* CharacterJoints::cut_word(const char* base, uint32_t begin, uint32_t end,
-                                    uint32_t* parts) const {
-  uint32_t* out = parts;
-  for (uint32_t at = begin; at + 2 * kCharacterBytes <= end;) {
-    if (!is_lead(base[at])) {
-      ++at;
-      continue;
+void CharacterJoints::cut(const char* text, std::span<const uint64_t> borders,
+                          std::span<uint64_t> starts) const {
+  if (!cuts_) return;
+  for (size_t k = 0; k < borders.size(); ++k) {
+    uint64_t cuts = 0;
+    for (uint64_t left = borders[k]; left != 0; left &= left - 1) {
+      const int i = std::countr_zero(left);
+      const size_t at = 64 * k + static_cast<size_t>(i);
+      bool may_cut = !is_joined(load(text + at - kCharacterBytes));
+      if (!of_words_alone_.empty()) may_cut = may_cut && !is_beside_word_alone(text, at);
+      // Without a branch, as the answers are unpredictable.
+      cuts |= uint64_t{may_cut} << i;
     }
-    const uint32_t border = at + kCharacterBytes;
-    at = border;
-    if (!is_lead(base[border])) continue;
-    // The six bytes around the border, and two more that masks take away.
-    const uint64_t around = load(base + border - kCharacterBytes);
-    if (!is_joined(around)) {
-      *out++ = border;
-    } else if (std::find(of_words_alone_.begin(), of_words_alone_.end(), around & kPair) !=
-               of_words_alone_.end()) {
-      return parts;
-    }
+    starts[k] |= cuts;
   }
-  return out;
 }
 
 }  // namespace meg::tokenizer::fast

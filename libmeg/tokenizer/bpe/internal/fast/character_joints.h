@@ -1,9 +1,10 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <functional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -28,23 +29,12 @@ class CharacterJoints {
   /// Takes a model that merges bytes; for others nothing is cut.
   CharacterJoints(const BpeModel& model, const MergedSize& merged_size);
 
-  /// Whether cut() may find anything in text.
-  bool concerns(std::string_view text) const;
-
-  /// Copies the `starts` of `count` words to `parts`, each followed by the borders at which the
-  /// word may be cut; for the last word, whose end is unknown, only the start. Returns their
-  /// number. base: starts count from it; 8 bytes after the last one must be readable. parts: must
-  /// have room for a start per byte.
-  size_t cut(const char* base, const uint32_t* starts, size_t count, uint32_t* parts) const;
+  /// Adds to `starts` the borders at which words may be cut. Bit i of number k stands for the byte
+  /// text[64 k + i]. borders: those before which a character ends and at which one begins, both of
+  /// three bytes from U+3000 on. 8 bytes after the last one must be readable.
+  void cut(const char* text, std::span<const uint64_t> borders, std::span<uint64_t> starts) const;
 
  private:
-  /// Bytes on either side of a border, as a little-endian number: of the six around it those that a
-  /// token has.
-  struct Kind {
-    int shift;
-    uint64_t mask;
-  };
-
   /// Numbers that are, but for a few more, those added.
   class Filter {
    public:
@@ -61,22 +51,33 @@ class CharacterJoints {
     int shift_ = 0;
   };
 
-  void add_token(std::string_view token, std::vector<uint64_t>& keys);
-  uint32_t* cut_word(const char* base, uint32_t begin, uint32_t end, uint32_t* parts) const;
+  /// A border inside a token, with the bytes of the token on either side, as far as they belong to
+  /// the character there.
+  struct Joint {
+    size_t before, after;  // 1 to 3 bytes
+    uint64_t key;          // these bytes, the first in the lowest bits
+  };
 
-  bool is_joined(uint64_t around) const {
-    for (const Kind& kind : kinds_) {
-      if (joined_.has(around >> kind.shift & kind.mask)) return true;
-    }
-    return false;
-  }
+  /// Joints with a part of a character that a character may be at, a bit for each kind of joint.
+  struct Sides {
+    uint16_t ends;    // those that it may be before
+    uint16_t begins;  // those that it may be after
+  };
+
+  static void add_joints(std::string_view token, std::vector<Joint>& joints);
+  bool add_word_alone(std::string_view token);
+  void fill(std::span<const Joint> joints);
+  bool is_joined(uint64_t around) const;
+  bool is_beside_word_alone(const char* text, size_t at) const;
 
   bool cuts_ = false;
-  std::vector<Kind> kinds_;  // that tokens have
-  Filter joined_;
+  Filter pairs_;              // joints of whole characters
+  Filter parts_;              // the others, of which vocabularies have few
+  std::vector<Sides> sides_;  // by character; mostly there is no kind that both sides have
 
   // Pairs of characters of tokens that merging would not produce, but that a word may be as a
-  // whole. Cutting could leave such a token as a part, so words with such a pair are not cut.
+  // whole. Cutting could leave such a token as a part, so borders beside such a pair are not cut.
+  // In order.
   std::vector<uint64_t> of_words_alone_;
 };
 

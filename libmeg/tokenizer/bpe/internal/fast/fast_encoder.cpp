@@ -31,22 +31,18 @@ class FastEncoder : public TokenEncoder {
     Id* const begin = tokens.grow<Id>(static_cast<int64_t>(text.size() + kCopyRoom));
     Id* out = begin;
     WordScan scan(text);
+    scan.joints = &table_.joints();
     const char* word = text.data();
     while (scan.position < scan.end) {
       const char* const base = scan.position;
-      size_t count = scan_(scan, starts_.data());
+      const size_t count = scan_(scan, starts_.data());
       if (count == 0) continue;
       // The first start ends the word before it, if this is not the start of the text.
       const char* const first = base + starts_[0];
       if (first != word) out = encode_word({word, first}, out);
       word = base + starts_[count - 1];
-      const uint32_t* starts = starts_.data();
-      if (table_.joints().concerns({first, word})) {
-        count = table_.joints().cut(base, starts, count, parts_.data());
-        starts = parts_.data();
-      }
       for (size_t i = 0; i + 1 < count; i += kBatch) {
-        out = encode_batch(base, &starts[i], std::min(kBatch, count - 1 - i), out);
+        out = encode_batch(base, &starts_[i], std::min(kBatch, count - 1 - i), out);
       }
       // Fill them now, so that what has to be moved is little and near.
       out = fill_gaps(out);
@@ -290,7 +286,6 @@ class FastEncoder : public TokenEncoder {
   MediumCache medium_{kMediumSets};
   LongWordCache<Id> long_{kLongSlots, kLongStoreBytes};
   std::array<uint32_t, kScanRoom> starts_;
-  std::array<uint32_t, kScanRoom> parts_;  // starts_ with those of words' parts
   std::array<Asked, kBatch> asked_;
   std::vector<NewWord> new_words_;
   std::vector<WordMerger::ShortWord> short_words_;  // of new_words_

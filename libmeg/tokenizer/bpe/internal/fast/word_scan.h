@@ -15,6 +15,8 @@ inline constexpr size_t kScanBytes = 4096;
 /// Room that a scanner needs in `starts`: it stores in groups, past the last start.
 inline constexpr size_t kScanRoom = kScanBytes + 64;
 
+class CharacterJoints;
+
 /// Where the scan of one text stands.
 ///
 /// GPT-2's pretokenizer is a regular expression whose words can be told from the classes (letter,
@@ -26,6 +28,10 @@ struct WordScan {
 
   const char* position;  ///< First byte not scanned yet; the start of a character.
   const char* end;       ///< 64 bytes after it must be readable.
+
+  /// If set, scanners that find words in blocks also cut these, but for the last one of a call,
+  /// whose end is unknown.
+  const CharacterJoints* joints = nullptr;
 
   /// Class of the character before position: one of the bits below, 0 at the start of the text.
   uint32_t previous = 0;
@@ -41,10 +47,10 @@ struct WordScan {
   static constexpr uint32_t kBlank = 16;  ///< U+0020; set beside kSpace
 };
 
-/// Scans at most kScanBytes further bytes and writes the word starts among them, as distances from
-/// scan.position before the call, in order. starts: kScanRoom entries. Returns their number.
-/// The text's first byte always starts a word. Text that is not UTF-8 gives some words or other,
-/// and no byte outside the text plus 64 is read.
+/// Scans at most kScanBytes further bytes and writes the starts of words, and of the parts that
+/// scan.joints cuts these into, as distances from scan.position before the call, in order. starts:
+/// kScanRoom entries. Returns their number. The text's first byte always starts a word. Text that
+/// is not UTF-8 gives some words or other, and no byte outside the text plus 64 is read.
 using WordScanner = size_t (*)(WordScan& scan, uint32_t* starts);
 
 size_t scan_words_portable(WordScan& scan, uint32_t* starts);

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "libmeg/tokenizer/bpe/internal/fast/block_characters.h"
+#include "libmeg/tokenizer/bpe/internal/fast/start_bits.h"
 #include "libmeg/tokenizer/bpe/internal/fast/word_scan.h"
 #include "libmeg/tokenizer/internal/character_class.h"
 #include "libmeg/tokenizer/internal/unicode_class.h"
@@ -115,7 +116,7 @@ inline size_t scan_words(WordScan& scan, uint32_t* starts) {
   const auto* const first = reinterpret_cast<const unsigned char*>(scan.position);
   const auto* const end = reinterpret_cast<const unsigned char*>(scan.end);
   const unsigned char* block = first;
-  uint32_t* out = starts;
+  StartBits found;
   while (block < end && block - first <= static_cast<ptrdiff_t>(kScanBytes - 64)) {
     const auto room = static_cast<size_t>(end - block);
     uint32_t size = room < 64 ? static_cast<uint32_t>(room) : 64;
@@ -157,14 +158,14 @@ inline size_t scan_words(WordScan& scan, uint32_t* starts) {
     if ((run_last & classes.non_ascii) != 0) run_last = move_to_lead(run_last, block);
 
     const uint64_t plain = word | run | run_last;
-    const uint64_t found =
-        with_contractions(plain, apostrophe & word & whole, block, size, end, scan) & whole;
+    found.add(static_cast<size_t>(block - first),
+              with_contractions(plain, apostrophe & word & whole, block, size, end, scan) & whole);
     scan.previous = class_of_bit(classes, block, size - 1);
-    if (found != 0) out = store_starts(found, static_cast<uint32_t>(block - first), out);
     block += size;
   }
+  const char* const begin = scan.position;
   scan.position = reinterpret_cast<const char*>(block);
-  return static_cast<size_t>(out - starts);
+  return list_starts<Block>(begin, scan, found, starts);
 }
 
 }  // namespace
