@@ -41,6 +41,21 @@ inline uint32_t lowest(uint64_t bits) { return static_cast<uint32_t>(__builtin_c
 
 inline uint32_t highest(uint64_t bits) { return 63 - static_cast<uint32_t>(__builtin_clzll(bits)); }
 
+constexpr fast::Letters<CharacterClass> letters_as(CharacterClass kind) {
+  return {fast::class_bit(kind), kind};
+}
+
+/// Without cased words all letters are alike.
+template <PatternForm kForm>
+inline constexpr std::array kLetters = {fast::Letters<CharacterClass>{
+    fast::class_bit(CharacterClass::kUpper) | fast::class_bit(CharacterClass::kLower) |
+        fast::class_bit(CharacterClass::kLetter),
+    CharacterClass::kLetter}};
+template <PatternForm kForm>
+requires(kForm.cased_words) inline constexpr std::array kLetters<kForm> = {
+    letters_as(CharacterClass::kUpper), letters_as(CharacterClass::kLower),
+    letters_as(CharacterClass::kLetter)};
+
 template <PatternForm kForm, class Block>
 inline PatternBlock classify(const Byte* p, const Byte* end) {
   const Block bytes(p);
@@ -52,10 +67,10 @@ inline PatternBlock classify(const Byte* p, const Byte* end) {
   PatternBlock block{};
   block.size = size;
   if (non_ascii != 0) {
-    block.size = fast::classify_non_ascii<character_class>(
-        p, size, room, non_ascii, [&](CharacterClass kind, uint64_t bits) {
+    block.size = fast::classify_non_ascii<character_class, kLetters<kForm>>(
+        bytes, p, size, room, non_ascii, [&](CharacterClass kind, uint64_t leads, uint64_t bits) {
           kinds[static_cast<size_t>(kind)] |= bits;
-          block.continuation |= bits & (bits - 1);
+          block.continuation |= bits & ~leads;
         });
   }
   const auto of = [&](CharacterClass kind) { return kinds[static_cast<size_t>(kind)]; };

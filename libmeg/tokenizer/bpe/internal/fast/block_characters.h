@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 namespace meg::tokenizer::fast {
 namespace {
@@ -34,19 +35,72 @@ inline Character<Class> decode(const unsigned char* p, size_t room) {
           4};
 }
 
-/// Hands the characters of 0x80 and above, whose bytes `non_ascii` has, to put(class, bits of its
-/// bytes). Returns the number of bytes of whole characters in the block: `size`, or less if the
-/// last character continues after it.
-template <auto class_of, class Put>
-inline uint32_t classify_non_ascii(const unsigned char* block, uint32_t size, size_t room,
-                                   uint64_t non_ascii, const Put& put) {
+/// Letters that a scanner does not tell apart: a bit for each of their classes, and the one as
+/// which it takes them.
+template <class Class>
+struct Letters {
+  uint32_t classes;
+  Class as;
+};
+
+template <class Class>
+constexpr uint32_t class_bit(Class kind) {
+  return uint32_t{1} << static_cast<uint32_t>(kind);
+}
+
+/// A set of characters of two bytes: bit (second & 7) of entry (first & 31) * 8 + (second >> 3 &
+/// 7).
+struct alignas(64) TwoByteSet {
+  uint8_t entries[256];
+};
+
+/// The letters of two bytes of some classes.
+template <auto class_of, uint32_t kClasses>
+inline const TwoByteSet& two_byte_letters() {
+  static const TwoByteSet kSet = [] {
+    TwoByteSet set{};
+    for (char32_t code_point = 0x80; code_point < 0x800; ++code_point) {
+      const bool is_in = (kClasses & class_bit(class_of(code_point))) != 0;
+      set.entries[code_point / 8] |= static_cast<uint8_t>(is_in ? 1U << (code_point % 8) : 0);
+    }
+    return set;
+  }();
+  return kSet;
+}
+
+/// Hands the characters of 0x80 and above, whose bytes `non_ascii` has, to put(class, bits of their
+/// first bytes, bits of all their bytes). Returns the number of bytes of whole characters in the
+/// block: `size`, or less if the last character continues after it. kLetters: an array of Letters.
+/// Blocks that can do so find most letters without looking at single characters.
+template <auto class_of, auto kLetters, class Block, class Put>
+inline uint32_t classify_non_ascii(const Block& bytes, const unsigned char* block, uint32_t size,
+                                   size_t room, uint64_t non_ascii, const Put& put) {
+  const uint64_t inside = ~uint64_t{0} >> (64 - size);
+  if constexpr (requires { bytes.ideographs(); }) {
+    const uint64_t leads = bytes.ideographs() & (inside >> 2);
+    const uint64_t all = leads | leads << 1 | leads << 2;
+    put(class_of(U'\u4E00'), leads, all);
+    non_ascii &= ~all;
+  }
+  if constexpr (requires { bytes.starts_in(TwoByteSet()); }) {
+    [&]<size_t... kGroups>(std::index_sequence<kGroups...>) {
+      const auto take = [&](const TwoByteSet& letters, auto as) {
+        const uint64_t leads = bytes.starts_in(letters) & (inside >> 1);
+        const uint64_t all = leads | leads << 1;
+        put(as, leads, all);
+        non_ascii &= ~all;
+      };
+      (take(two_byte_letters<class_of, kLetters[kGroups].classes>(), kLetters[kGroups].as), ...);
+    }
+    (std::make_index_sequence<kLetters.size()>());
+  }
   while (non_ascii != 0) {
     const auto i = static_cast<uint32_t>(__builtin_ctzll(non_ascii));
     const auto c = decode<class_of>(block + i, room - i);
     if (i + c.length > size) return i;
     const uint64_t bits = ((uint64_t{1} << c.length) - 1) << i;
     non_ascii &= ~bits;
-    put(c.kind, bits);
+    put(c.kind, uint64_t{1} << i, bits);
   }
   return size;
 }

@@ -28,6 +28,13 @@ class ByteBlock {
 
   uint64_t wide_leads() const { return in_range('\xE3', '\xEF'); }
 
+  uint64_t ideographs() const {
+    const uint64_t leads = in_range('\xE4', '\xE9') | in_range('\xEB', '\xEC');
+    const uint64_t continuation = in_range('\x80', '\xBF');
+    const uint64_t symbols = in_range('\xE4', '\xE4') & in_range('\xB7', '\xB7') >> 1;
+    return leads & ~symbols & continuation >> 1 & continuation >> 2;
+  }
+
  private:
   static __m256i in_range(__m256i bytes, char low, char high) {
     // AVX2 compares signed bytes only; the unsigned minimum with the width is the distance itself

@@ -12,7 +12,9 @@ namespace {
 /// set.
 class ByteBlock {
  public:
-  explicit ByteBlock(const unsigned char* bytes) : bytes_(_mm512_loadu_si512(bytes)) {}
+  /// 65 bytes must be readable.
+  explicit ByteBlock(const unsigned char* bytes)
+      : bytes_(_mm512_loadu_si512(bytes)), next_(_mm512_loadu_si512(bytes + 1)) {}
 
   /// The bytes from `low` to `high`, both below 0x7f.
   uint64_t in_range(char low, char high) const { return in_range(bytes_, low, high); }
@@ -28,6 +30,33 @@ class ByteBlock {
   /// First bytes of characters of three bytes from U+3000 on: E3 to EF.
   uint64_t wide_leads() const { return in_range(bytes_, '\xE3', '\xEF'); }
 
+  /// First bytes of letters of three bytes that have no case, of the ranges that hold nothing else:
+  /// U+4000 to U+9FFF but for U+4DC0 to U+4DFF, and U+B000 to U+CFFF (ideographs, Hangul).
+  uint64_t ideographs() const {
+    const uint64_t leads = in_range(bytes_, '\xE4', '\xE9') | in_range(bytes_, '\xEB', '\xEC');
+    const uint64_t continuation = in_range(bytes_, '\x80', '\xBF');
+    const uint64_t symbols = in_range(bytes_, '\xE4', '\xE4') & in_range(next_, '\xB7', '\xB7');
+    return leads & ~symbols & continuation >> 1 & continuation >> 2;
+  }
+
+  /// First bytes of the characters of a TwoByteSet.
+  template <class Set>
+  uint64_t starts_in(const Set& set) const {
+    const auto entries = [&set](size_t part) { return _mm512_load_si512(&set.entries[64 * part]); };
+    const __m512i column = _mm512_and_si512(_mm512_srli_epi16(next_, 3), _mm512_set1_epi8(7));
+    const __m512i row = _mm512_and_si512(_mm512_slli_epi16(bytes_, 3), _mm512_set1_epi8('\xF8'));
+    const __m512i place = _mm512_or_si512(row, column);
+    // A permutation looks at the lowest seven bits of a place.
+    const __m512i found = _mm512_mask_blend_epi8(
+        _mm512_movepi8_mask(place), _mm512_permutex2var_epi8(entries(0), place, entries(1)),
+        _mm512_permutex2var_epi8(entries(2), place, entries(3)));
+    const __m512i bit =
+        _mm512_shuffle_epi8(_mm512_set1_epi64(static_cast<int64_t>(0x8040201008040201u)),
+                            _mm512_and_si512(next_, _mm512_set1_epi8(7)));
+    return _mm512_test_epi8_mask(found, bit) & in_range(bytes_, '\xC2', '\xDF') &
+           in_range(next_, '\x80', '\xBF');
+  }
+
  private:
   static uint64_t in_range(__m512i bytes, char low, char high) {
     return _mm512_cmple_epu8_mask(_mm512_sub_epi8(bytes, _mm512_set1_epi8(low)),
@@ -35,6 +64,7 @@ class ByteBlock {
   }
 
   __m512i bytes_;
+  __m512i next_;  // those from the second one on
 };
 
 }  // namespace

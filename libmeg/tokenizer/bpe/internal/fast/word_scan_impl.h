@@ -2,6 +2,7 @@
 // that set's flags; everything here is static so that no such code is shared with other files.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "libmeg/tokenizer/bpe/internal/fast/block_characters.h"
@@ -29,6 +30,9 @@ inline UnicodeClass tokenizers_class(char32_t code_point) {
       UnicodeClass::kLetter, UnicodeClass::kLetter, UnicodeClass::kLetter};
   return kClasses[static_cast<size_t>(character_class(code_point))];
 }
+
+inline constexpr std::array kLetters = {
+    Letters<UnicodeClass>{class_bit(UnicodeClass::kLetter), UnicodeClass::kLetter}};
 
 /// unicode_class or tokenizers_class.
 using ClassOf = UnicodeClass (*)(char32_t code_point);
@@ -127,8 +131,9 @@ inline size_t scan_words(WordScan& scan, uint32_t* starts) {
     const uint64_t inside = ~uint64_t{0} >> (64 - size);
     classes.non_ascii &= inside;
     if (classes.non_ascii != 0) {
-      size = classify_non_ascii<kClassOf>(
-          block, size, room, classes.non_ascii, [&](UnicodeClass kind, uint64_t bits) {
+      size = classify_non_ascii<kClassOf, kLetters>(
+          bytes, block, size, room, classes.non_ascii,
+          [&](UnicodeClass kind, uint64_t /*leads*/, uint64_t bits) {
             classes.letter |= kind == UnicodeClass::kLetter ? bits : 0;
             classes.number |= kind == UnicodeClass::kNumber ? bits : 0;
             classes.space |= kind == UnicodeClass::kSpace ? bits : 0;
