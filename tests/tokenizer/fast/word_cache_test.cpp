@@ -27,7 +27,7 @@ TEST(WordKey, TellsWordsApartByBytesAndLength) {
 }
 
 TEST(WordCache, GivesWhatWasPutInOrNothing) {
-  WordCache<uint16_t, 16, 32> cache(8);
+  WordCache<uint16_t, 16, 32, 8> cache;
   std::map<std::string, Ids> all;
   std::mt19937 random(1);
   int found = 0;
@@ -49,7 +49,7 @@ TEST(WordCache, GivesWhatWasPutInOrNothing) {
 }
 
 TEST(WordCache, TellsAwaitedWordsFromThoseOfTooManyIds) {
-  WordCache<uint16_t, 16, 32> cache(8);
+  WordCache<uint16_t, 16, 32, 8> cache;
   const auto key = key_of("word");
   const auto* const entry = [&] {
     cache.await(key, key.hash(), 5);
@@ -67,7 +67,7 @@ TEST(WordCache, TellsAwaitedWordsFromThoseOfTooManyIds) {
 }
 
 TEST(WordCache, KeepsTheEntryUsedLast) {
-  WordCache<uint16_t, 16, 32> cache(1);
+  WordCache<uint16_t, 16, 32, 1> cache;
   const auto insert = [&](const char* word) {
     cache.insert(key_of(word), key_of(word).hash(), Ids{1});
   };

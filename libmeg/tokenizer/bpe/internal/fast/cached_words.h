@@ -13,9 +13,11 @@ namespace meg::tokenizer::fast {
 /// id per byte. For use by one thread.
 template <class Id>
 class CachedWords {
+  using MediumCache = WordCache<Id, 32, 64, size_t{1} << 14>;
+
  public:
   /// Ids that encode() may write after those of the word.
-  static constexpr size_t kCopyRoom = WordCache<Id, 32, 64>::kMaxIds;
+  static constexpr size_t kCopyRoom = MediumCache::kMaxIds;
 
   /// Writes the ids of a word to `out` and returns the place for the next ones. word: must have 32
   /// readable bytes after it. segment(word, out): does the same for an unknown word, or returns
@@ -28,9 +30,6 @@ class CachedWords {
   }
 
  private:
-  static constexpr size_t kShortSets = size_t{1} << 16;
-  static constexpr size_t kMediumSets = size_t{1} << 14;
-
   template <class Cache, class Segment>
   static Id* encode_with(Cache& cache, std::string_view word, Id* out, const Segment& segment) {
     const typename Cache::Key key(word.data(), word.size());
@@ -45,8 +44,8 @@ class CachedWords {
     return end;
   }
 
-  WordCache<Id, 16, 32> short_{kShortSets};
-  WordCache<Id, 32, 64> medium_{kMediumSets};
+  WordCache<Id, 16, 32, size_t{1} << 16> short_;
+  MediumCache medium_;
 };
 
 }  // namespace meg::tokenizer::fast

@@ -55,13 +55,10 @@ class FastEncoder : public TokenEncoder {
  private:
   // Words below 16 bytes: those of ASCII, most of which give one id or two, and the others, with
   // room for an id a byte. Words below 32 bytes.
-  using AsciiCache = WordCache<Id, 16, 32>;
-  using WideCache = WordCache<Id, 16, 64>;
-  using MediumCache = WordCache<Id, 32, 64>;
+  using AsciiCache = WordCache<Id, 16, 32, size_t{1} << 18>;
+  using WideCache = WordCache<Id, 16, 64, size_t{1} << 18>;
+  using MediumCache = WordCache<Id, 32, 64, size_t{1} << 16>;
 
-  static constexpr size_t kAsciiSets = size_t{1} << 18;
-  static constexpr size_t kWideSets = size_t{1} << 18;
-  static constexpr size_t kMediumSets = size_t{1} << 16;
   static constexpr size_t kLongSlots = size_t{1} << 16;
   static constexpr size_t kLongStoreBytes = size_t{4} << 20;
   static constexpr size_t kMaxCachedBytes = kLongStoreBytes / 8;
@@ -77,11 +74,12 @@ class FastEncoder : public TokenEncoder {
 
   /// The words [starts[i], starts[i + 1]) for i < count.
   Id* encode_batch(const char* base, const uint32_t* starts, size_t count, Id* out) {
+    uint32_t begin = starts[0];
     for (size_t i = 0; i < count; ++i) {
-      const char* const word = base + starts[i];
-      const uint32_t length = starts[i + 1] - starts[i];
-      const WordKey<16> key(word, std::min<uint32_t>(length, 16));
+      const uint32_t end = starts[i + 1];
+      const WordKey<16> key(base + begin, std::min<uint32_t>(end - begin, 16));
       asked_[i] = {key, ask(key)};
+      begin = end;
     }
     for (size_t i = 0; i < count; ++i) {
       const typename AsciiCache::Entry& entry = *asked_[i].place;
@@ -220,8 +218,9 @@ class FastEncoder : public TokenEncoder {
 
   template <class Entry>
   static Id* copy_ids(const Entry& entry, Id* out) {
+    Id* const end = out + entry.count;
     std::memcpy(out, entry.ids.data(), sizeof(entry.ids));
-    return out + entry.count;
+    return end;
   }
 
   // Words of too many ids for an entry of their cache.
@@ -281,9 +280,9 @@ class FastEncoder : public TokenEncoder {
   std::vector<int32_t> start_pieces_;
   WordMerger merger_;
   WordScanner scan_;
-  AsciiCache ascii_{kAsciiSets};
-  WideCache wide_{kWideSets};
-  MediumCache medium_{kMediumSets};
+  AsciiCache ascii_;
+  WideCache wide_;
+  MediumCache medium_;
   LongWordCache<Id> long_{kLongSlots, kLongStoreBytes};
   std::array<uint32_t, kScanRoom> starts_;
   std::array<Asked, kBatch> asked_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -16,8 +17,8 @@
 namespace meg::tokenizer::fast {
 
 /// A bounded map from words of fewer than kKeyBytes bytes to their ids, which live inside the
-/// entry. Sets of two entries; the one used longer ago makes room.
-template <class Id, size_t kKeyBytes, size_t kEntryBytes>
+/// entry. kSets sets, a power of two, of two entries each; the one used longer ago makes room.
+template <class Id, size_t kKeyBytes, size_t kEntryBytes, size_t kSets>
 class WordCache {
  public:
   using Key = WordKey<kKeyBytes>;
@@ -42,17 +43,12 @@ class WordCache {
 
   static_assert(sizeof(Entry) == kEntryBytes);
 
-  /// sets: a power of two.
-  explicit WordCache(size_t sets) : sets_(sets) {}
-
   /// Where find(key, hash) looks first.
-  const Entry* first_place(uint64_t hash) const {
-    return &sets_[hash & (sets_.size() - 1)].front();
-  }
+  const Entry* first_place(uint64_t hash) const { return &sets_[hash % kSets].front(); }
 
   /// The entry of a word, or nullptr. Valid until the next call.
   const Entry* find(const Key& key, uint64_t hash) {
-    Set& set = sets_[hash & (sets_.size() - 1)];
+    Set& set = sets_[hash % kSets];
     if (set[0].key == key) return &set[0];
     if (set[1].key == key) {
       std::swap(set[0], set[1]);
@@ -83,10 +79,11 @@ class WordCache {
   using Set = std::array<Entry, 2>;
 
   static_assert(kAwaited > kMaxIds + 1);
+  static_assert(std::has_single_bit(kSets));
 
   /// The word's entry: the one that it has, or the set's first.
   Entry& entry_for(const Key& key, uint64_t hash) {
-    Set& set = sets_[hash & (sets_.size() - 1)];
+    Set& set = sets_[hash % kSets];
     for (Entry& entry : set) {
       if (entry.key == key) return entry;
     }
@@ -95,7 +92,7 @@ class WordCache {
     return set[0];
   }
 
-  HugeArray<Set> sets_;
+  HugeArray<Set> sets_{kSets};
 };
 
 /// The same for words of any length and number of ids, with slower lookups. When its memory is

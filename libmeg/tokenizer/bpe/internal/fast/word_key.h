@@ -48,13 +48,18 @@ struct WordKey {
     return (all & 0x8080808080808080u) == 0;
   }
 
+  /// Well mixed in its lower half.
   uint64_t hash() const {
-    uint64_t hash = mix(parts[0], parts[1]);
-    for (size_t i = 2; i < kParts; i += 2) hash = mix(parts[i] ^ hash, parts[i + 1]);
-    return hash;
+    // The upper bits of a product depend on all bits of its factors; they are wanted below.
+    uint64_t sum = 0;
+    for (size_t i = 0; i < kParts; ++i) sum += parts[i] * kMultipliers[i];
+    return __builtin_bswap64(sum);
   }
 
  private:
+  static constexpr std::array<uint64_t, 4> kMultipliers = {
+      0x9e3779b97f4a7c15u, 0xe7037ed1a0b428dbu, 0x8ebc6af09c88c6e3u, 0x589965cc75374cc3u};
+
   /// The mask of the bytes of each length; the key's last byte is never one of them.
   static constexpr auto kMasks = [] {
     std::array<std::array<uint64_t, kParts>, kBytes + 1> masks{};

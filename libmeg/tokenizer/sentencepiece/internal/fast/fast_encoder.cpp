@@ -47,12 +47,10 @@ class FastEncoder : public TokenEncoder {
   }
 
  private:
-  using ShortCache = tokenizer::fast::WordCache<Id, 16, 32>;
-  using MediumCache = tokenizer::fast::WordCache<Id, 32, 64>;
+  using ShortCache = tokenizer::fast::WordCache<Id, 16, 32, size_t{1} << 18>;
+  using MediumCache = tokenizer::fast::WordCache<Id, 32, 64, size_t{1} << 16>;
   using ShortKey = tokenizer::fast::WordKey<16>;
 
-  static constexpr size_t kShortSets = size_t{1} << 18;
-  static constexpr size_t kMediumSets = size_t{1} << 16;
   static constexpr size_t kLongSlots = size_t{1} << 16;
   static constexpr size_t kLongStoreBytes = size_t{4} << 20;
   static constexpr size_t kMaxCachedBytes = 256;
@@ -169,8 +167,8 @@ class FastEncoder : public TokenEncoder {
   const WordSplit& split_;
   TextNormalizer normalizer_;
   Segmenter segmenter_;
-  ShortCache short_{kShortSets};
-  MediumCache medium_{kMediumSets};
+  ShortCache short_;
+  MediumCache medium_;
   tokenizer::fast::LongWordCache<Id> long_{kLongSlots, kLongStoreBytes};
   std::array<Asked, kBatch> asked_;
 };
