@@ -2,6 +2,8 @@
 
 #include <immintrin.h>
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 
 namespace meg::tokenizer::fast {
@@ -57,7 +59,38 @@ class ByteBlock {
            in_range(next_, '\x80', '\xBF');
   }
 
+  /// Stores the positions of the set bits, each plus base; may store up to 64 entries. Returns the
+  /// end of those that count.
+  static uint32_t* store_places(uint64_t bits, uint32_t base, uint32_t* out) {
+    const __m512i places = _mm512_maskz_compress_epi8(bits, all_places());
+    // GCC 12 warns of uninitialized values in the forms without a mask.
+    const auto store = [=](__m128i part, uint32_t* to) {
+      const __m512i wide = _mm512_maskz_cvtepu8_epi32(0xffff, part);
+      _mm512_storeu_si512(to, _mm512_add_epi32(wide, _mm512_set1_epi32(static_cast<int>(base))));
+    };
+    const int count = __builtin_popcountll(bits);
+    store(_mm512_maskz_extracti32x4_epi32(0xf, places, 0), out);
+    if (count > 16) {
+      store(_mm512_maskz_extracti32x4_epi32(0xf, places, 1), out + 16);
+      if (count > 32) {
+        store(_mm512_maskz_extracti32x4_epi32(0xf, places, 2), out + 32);
+        store(_mm512_maskz_extracti32x4_epi32(0xf, places, 3), out + 48);
+      }
+    }
+    return out + count;
+  }
+
  private:
+  /// 0 to 63.
+  static __m512i all_places() {
+    alignas(64) static constexpr auto kPlaces = [] {
+      std::array<uint8_t, 64> places{};
+      for (uint8_t i = 0; i < 64; ++i) places[i] = i;
+      return places;
+    }();
+    return _mm512_load_si512(kPlaces.data());
+  }
+
   static uint64_t in_range(__m512i bytes, char low, char high) {
     return _mm512_cmple_epu8_mask(_mm512_sub_epi8(bytes, _mm512_set1_epi8(low)),
                                   _mm512_set1_epi8(static_cast<char>(high - low)));

@@ -30,7 +30,11 @@ class StartBits {
 };
 
 /// Stores the positions of the set bits, each plus base; may store up to 64 entries past the last.
+template <class Block>
 inline uint32_t* store_starts(uint64_t starts, uint32_t base, uint32_t* out) {
+  if constexpr (requires { Block::store_places(starts, base, out); }) {
+    return Block::store_places(starts, base, out);
+  }
   const int count = __builtin_popcountll(starts);
   uint32_t* group = out;
   do {
@@ -79,7 +83,7 @@ inline size_t list_starts(const char* begin, const WordScan& scan, StartBits& wo
   }
   uint32_t* out = starts;
   for (size_t k = 0; k < blocks; ++k) {
-    if (bits[k] != 0) out = store_starts(bits[k], static_cast<uint32_t>(64 * k), out);
+    if (bits[k] != 0) out = store_starts<Block>(bits[k], static_cast<uint32_t>(64 * k), out);
   }
   return static_cast<size_t>(out - starts);
 }
