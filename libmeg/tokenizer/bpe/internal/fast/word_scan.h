@@ -10,7 +10,7 @@ namespace meg::tokenizer::fast {
 
 /// Maximum number of bytes that one call of a scanner processes, and thus also of starts that it
 /// finds.
-inline constexpr size_t kScanBytes = 4096;
+inline constexpr size_t kScanBytes = 8192;
 
 /// Room that a scanner needs in `starts`: it stores in groups, past the last start.
 inline constexpr size_t kScanRoom = kScanBytes + 64;
