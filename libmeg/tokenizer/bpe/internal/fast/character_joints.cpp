@@ -1,6 +1,7 @@
 #include "libmeg/tokenizer/bpe/internal/fast/character_joints.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 
@@ -61,36 +62,37 @@ size_t kind(size_t before, size_t after) { return (before - 1) * kCharacterBytes
 
 }  // namespace
 
-void CharacterJoints::Filter::reserve(size_t count) {
-  const size_t bits = std::bit_ceil(std::max<size_t>(count * 32, 1024));
+CharacterJoints::Filter::Filter(std::span<const uint64_t> keys) {
+  if (keys.empty()) return;
+  const size_t bits = std::bit_ceil(std::max<size_t>(keys.size() * 32, 1024));
   bits_.assign(bits / 64, 0);
   shift_ = 64 - std::countr_zero(bits);
-}
-
-void CharacterJoints::Filter::add(uint64_t key) {
-  const uint64_t bit = (key * 0x9e3779b97f4a7c15u) >> shift_;
-  bits_[bit / 64] |= uint64_t{1} << (bit % 64);
+  for (const uint64_t key : keys) {
+    const uint64_t bit = bit_of(key);
+    bits_[bit / 64] |= uint64_t{1} << (bit % 64);
+  }
 }
 
 CharacterJoints::CharacterJoints(const BpeModel& model, const MergedSize& merged_size) {
   if (model.merges_characters()) return;
   std::vector<Joint> joints;
+  std::vector<uint64_t> pairs_alone;
   for (const std::string_view token : model.token_texts()) {
     add_joints(token, joints);
     const bool has_lead = std::any_of(token.begin(), token.end(), is_lead);
     // A token that merging gives as well crosses no border that is cut. Others are found only as
     // whole words.
     if (!has_lead || !model.whole_word(token) || merged_size(token) == 1) continue;
-    if (!add_word_alone(token)) return;
+    if (!add_word_alone(token, pairs_alone)) return;
   }
   cuts_ = true;
-  std::sort(of_words_alone_.begin(), of_words_alone_.end());
+  words_alone_ = Filter(pairs_alone);
   fill(joints);
 }
 
-/// Notes the pairs of a token that must not become a part of a word. False if the token could be a
+/// Adds the pairs of a token that must not become a part of a word. False if the token could be a
 /// part with no pair at one of its ends, which then does not keep words from being cut there.
-bool CharacterJoints::add_word_alone(std::string_view token) {
+bool CharacterJoints::add_word_alone(std::string_view token, std::vector<uint64_t>& pairs) {
   const auto is_pair = [token](size_t at) {
     return at + 2 * kCharacterBytes <= token.size() && is_lead(token[at]) &&
            is_lead(token[at + kCharacterBytes]);
@@ -102,7 +104,7 @@ bool CharacterJoints::add_word_alone(std::string_view token) {
   if (is_lead(token.front()) && !is_pair(0)) return false;
   if (ends_with(1) && !ends_with(2)) return false;
   for (size_t at = 0; at < token.size(); ++at) {
-    if (is_pair(at)) of_words_alone_.push_back(number_of(token.substr(at, 2 * kCharacterBytes)));
+    if (is_pair(at)) pairs.push_back(number_of(token.substr(at, 2 * kCharacterBytes)));
   }
   return true;
 }
@@ -119,12 +121,8 @@ void CharacterJoints::add_joints(std::string_view token, std::vector<Joint>& joi
 }
 
 void CharacterJoints::fill(std::span<const Joint> joints) {
-  const auto is_pair = [](const Joint& joint) {
-    return joint.before + joint.after == 2 * kCharacterBytes;
-  };
-  const auto pairs = static_cast<size_t>(std::count_if(joints.begin(), joints.end(), is_pair));
-  pairs_.reserve(pairs);
-  parts_.reserve(joints.size() - pairs);
+  std::vector<uint64_t> pairs;
+  std::vector<uint64_t> parts;
   sides_.assign(kCharacters, Sides{});
   // A joint with a part of a character concerns every character with this part. So they are
   // collected by part first: the last byte or two of a character, the first byte or two.
@@ -135,11 +133,11 @@ void CharacterJoints::fill(std::span<const Joint> joints) {
   std::array<uint16_t, kCharacters / kPairs> first{};
   std::array<uint16_t, kFirstTwo> first_two{};
   for (const Joint& joint : joints) {
-    if (is_pair(joint)) {
-      pairs_.add(joint.key);
+    if (joint.before + joint.after == 2 * kCharacterBytes) {
+      pairs.push_back(joint.key);
       continue;
     }
-    parts_.add(joint.key);
+    parts.push_back(joint.key);
     const auto add_bit = [bit = 1U << kind(joint.before, joint.after)](uint16_t& kinds) {
       kinds = static_cast<uint16_t>(kinds | bit);
     };
@@ -166,6 +164,8 @@ void CharacterJoints::fill(std::span<const Joint> joints) {
         add_bit(sides_[begins].begins);
     }
   }
+  pairs_ = Filter(pairs);
+  parts_ = Filter(parts);
   for (size_t i = 0; i < kCharacters; ++i) {
     Sides& sides = sides_[i];
     sides.ends = static_cast<uint16_t>(sides.ends | last[i % last.size()] | last_two[i % kPairs]);
@@ -189,14 +189,14 @@ bool CharacterJoints::is_joined(uint64_t around) const {
   return joined;
 }
 
-/// Whether the border at text[at] is beside one of the pairs that keep it from being cut.
+/// Whether the border at text[at] is beside one of the pairs that keep it from being cut, or may
+/// be.
 bool CharacterJoints::is_beside_word_alone(const char* text, size_t at) const {
+  constexpr size_t kPairBytes = 2 * kCharacterBytes;
   const auto has = [this](uint64_t bytes) {
-    return std::binary_search(of_words_alone_.begin(), of_words_alone_.end(),
-                              bytes & bytes_mask(2 * kCharacterBytes));
+    return words_alone_.has(bytes & bytes_mask(kPairBytes));
   };
   // What comes before `text` is not looked at.
-  constexpr size_t kPairBytes = 2 * kCharacterBytes;
   return at < kPairBytes || has(load(text + at - kPairBytes)) || has(load(text + at));
 }
 
@@ -209,7 +209,7 @@ void CharacterJoints::cut(const char* text, std::span<const uint64_t> borders,
       const int i = std::countr_zero(left);
       const size_t at = 64 * k + static_cast<size_t>(i);
       bool may_cut = !is_joined(load(text + at - kCharacterBytes));
-      if (!of_words_alone_.empty()) may_cut = may_cut && !is_beside_word_alone(text, at);
+      if (!words_alone_.empty()) may_cut = may_cut && !is_beside_word_alone(text, at);
       // Without a branch, as the answers are unpredictable.
       cuts |= uint64_t{may_cut} << i;
     }

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -35,18 +34,23 @@ class CharacterJoints {
   void cut(const char* text, std::span<const uint64_t> borders, std::span<uint64_t> starts) const;
 
  private:
-  /// Numbers that are, but for a few more, those added.
+  /// A set of numbers that may seem to have a few more.
   class Filter {
    public:
-    void reserve(size_t count);
-    void add(uint64_t key);
+    Filter() = default;
+    explicit Filter(std::span<const uint64_t> keys);
+
+    bool empty() const { return bits_.empty(); }
 
     bool has(uint64_t key) const {
-      const uint64_t bit = (key * 0x9e3779b97f4a7c15u) >> shift_;
+      if (empty()) return false;
+      const uint64_t bit = bit_of(key);
       return ((bits_[bit / 64] >> (bit % 64)) & 1) != 0;
     }
 
    private:
+    uint64_t bit_of(uint64_t key) const { return (key * 0x9e3779b97f4a7c15u) >> shift_; }
+
     std::vector<uint64_t> bits_;
     int shift_ = 0;
   };
@@ -65,7 +69,7 @@ class CharacterJoints {
   };
 
   static void add_joints(std::string_view token, std::vector<Joint>& joints);
-  bool add_word_alone(std::string_view token);
+  static bool add_word_alone(std::string_view token, std::vector<uint64_t>& pairs);
   void fill(std::span<const Joint> joints);
   bool is_joined(uint64_t around) const;
   bool is_beside_word_alone(const char* text, size_t at) const;
@@ -77,8 +81,7 @@ class CharacterJoints {
 
   // Pairs of characters of tokens that merging would not produce, but that a word may be as a
   // whole. Cutting could leave such a token as a part, so borders beside such a pair are not cut.
-  // In order.
-  std::vector<uint64_t> of_words_alone_;
+  Filter words_alone_;
 };
 
 }  // namespace meg::tokenizer::fast
