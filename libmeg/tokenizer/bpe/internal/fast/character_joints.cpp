@@ -87,7 +87,19 @@ CharacterJoints::CharacterJoints(const BpeModel& model, const MergedSize& merged
   }
   cuts_ = true;
   words_alone_ = Filter(pairs_alone);
-  fill(joints);
+  const auto is_pair = [](const Joint& joint) {
+    return joint.before + joint.after == 2 * kCharacterBytes;
+  };
+  const auto parts = std::partition(joints.begin(), joints.end(), is_pair);
+  pairs_ = filter_of({joints.begin(), parts});
+  parts_ = filter_of({parts, joints.end()});
+  sides_ = sides_of({parts, joints.end()});
+}
+
+CharacterJoints::Filter CharacterJoints::filter_of(std::span<const Joint> joints) {
+  std::vector<uint64_t> keys;
+  for (const Joint& joint : joints) keys.push_back(joint.key);
+  return Filter(keys);
 }
 
 /// Adds the pairs of a token that must not become a part of a word. False if the token could be a
@@ -120,58 +132,36 @@ void CharacterJoints::add_joints(std::string_view token, std::vector<Joint>& joi
   }
 }
 
-void CharacterJoints::fill(std::span<const Joint> joints) {
-  std::vector<uint64_t> pairs;
-  std::vector<uint64_t> parts;
-  sides_.assign(kCharacters, Sides{});
-  // A joint with a part of a character concerns every character with this part. So they are
-  // collected by part first: the last byte or two of a character, the first byte or two.
-  constexpr size_t kPairs = size_t{1} << (2 * kLastBits);
-  constexpr size_t kFirstTwo = kCharacters >> kLastBits;
-  std::array<uint16_t, size_t{1} << kLastBits> last{};
-  std::array<uint16_t, kPairs> last_two{};
-  std::array<uint16_t, kCharacters / kPairs> first{};
-  std::array<uint16_t, kFirstTwo> first_two{};
+/// What sides_ holds, for joints with a part of a character. Such a part belongs to many
+/// characters, so kinds are collected by part first: a character's last byte or two, its first byte
+/// or two.
+std::vector<CharacterJoints::Sides> CharacterJoints::sides_of(std::span<const Joint> joints) {
+  constexpr size_t kLasts = size_t{1} << kLastBits;
+  constexpr size_t kLastTwos = kLasts * kLasts;
+  std::vector<Sides> sides(kCharacters);
+  std::array<uint16_t, kLasts> last{};
+  std::array<uint16_t, kLastTwos> last_two{};
+  std::array<uint16_t, kCharacters / kLastTwos> first{};
+  std::array<uint16_t, kCharacters / kLasts> first_two{};
   for (const Joint& joint : joints) {
-    if (joint.before + joint.after == 2 * kCharacterBytes) {
-      pairs.push_back(joint.key);
-      continue;
-    }
-    parts.push_back(joint.key);
-    const auto add_bit = [bit = 1U << kind(joint.before, joint.after)](uint16_t& kinds) {
-      kinds = static_cast<uint16_t>(kinds | bit);
-    };
     const size_t ends = character_number(joint.key << (8 * (kCharacterBytes - joint.before)));
     const size_t begins = character_number(joint.key >> (8 * joint.before));
-    switch (joint.before) {
-      case 1:
-        add_bit(last[ends % last.size()]);
-        break;
-      case 2:
-        add_bit(last_two[ends % kPairs]);
-        break;
-      default:
-        add_bit(sides_[ends].ends);
-    }
-    switch (joint.after) {
-      case 1:
-        add_bit(first[begins / kPairs]);
-        break;
-      case 2:
-        add_bit(first_two[begins >> kLastBits]);
-        break;
-      default:
-        add_bit(sides_[begins].begins);
+    uint16_t& kinds_before = joint.before == 1   ? last[ends % kLasts]
+                             : joint.before == 2 ? last_two[ends % kLastTwos]
+                                                 : sides[ends].ends;
+    uint16_t& kinds_after = joint.after == 1   ? first[begins / kLastTwos]
+                            : joint.after == 2 ? first_two[begins / kLasts]
+                                               : sides[begins].begins;
+    for (uint16_t* const kinds : {&kinds_before, &kinds_after}) {
+      *kinds = static_cast<uint16_t>(*kinds | 1U << kind(joint.before, joint.after));
     }
   }
-  pairs_ = Filter(pairs);
-  parts_ = Filter(parts);
   for (size_t i = 0; i < kCharacters; ++i) {
-    Sides& sides = sides_[i];
-    sides.ends = static_cast<uint16_t>(sides.ends | last[i % last.size()] | last_two[i % kPairs]);
-    sides.begins =
-        static_cast<uint16_t>(sides.begins | first[i / kPairs] | first_two[i >> kLastBits]);
+    const unsigned ends = sides[i].ends | last[i % kLasts] | last_two[i % kLastTwos];
+    const unsigned begins = sides[i].begins | first[i / kLastTwos] | first_two[i / kLasts];
+    sides[i] = {static_cast<uint16_t>(ends), static_cast<uint16_t>(begins)};
   }
+  return sides;
 }
 
 /// Whether a token has both characters, or one of them and a part of the other, or parts of both.

@@ -70,7 +70,8 @@ class CharacterJoints {
 
   static void add_joints(std::string_view token, std::vector<Joint>& joints);
   static bool add_word_alone(std::string_view token, std::vector<uint64_t>& pairs);
-  void fill(std::span<const Joint> joints);
+  static Filter filter_of(std::span<const Joint> joints);
+  static std::vector<Sides> sides_of(std::span<const Joint> joints);
   bool is_joined(uint64_t around) const;
   bool is_beside_word_alone(const char* text, size_t at) const;
 
