@@ -67,13 +67,10 @@ TEST(WordCache, TellsAwaitedWordsFromThoseOfTooManyIds) {
 }
 
 TEST(WordCache, KeepsTheEntryUsedLast) {
-  WordCache<uint16_t, 16, 32, 1> cache;
-  const auto insert = [&](const char* word) {
-    cache.insert(key_of(word), key_of(word).hash(), Ids{1});
-  };
-  const auto knows = [&](const char* word) {
-    return cache.find(key_of(word), key_of(word).hash()) != nullptr;
-  };
+  WordCache<uint16_t, 16, 32, 2> cache;
+  const uint64_t hash = 1;  // of all words, so that they are in one set
+  const auto insert = [&](const char* word) { cache.insert(key_of(word), hash, Ids{1}); };
+  const auto knows = [&](const char* word) { return cache.find(key_of(word), hash) != nullptr; };
   insert("a");
   insert("b");
   ASSERT_TRUE(knows("a"));

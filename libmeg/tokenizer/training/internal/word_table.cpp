@@ -10,7 +10,7 @@ namespace {
 template <class Slot, class IsIt>
 Slot& find_slot(std::vector<Slot>& slots, uint64_t hash, const IsIt& is_it) {
   const size_t mask = slots.size() - 1;
-  size_t at = hash & mask;
+  size_t at = WordTable::place_of(hash, slots.size());
   while (slots[at].count != 0 && !is_it(slots[at])) at = (at + 1) & mask;
   return slots[at];
 }

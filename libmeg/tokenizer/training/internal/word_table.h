@@ -1,5 +1,7 @@
 #pragma once
 
+#include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -21,7 +23,13 @@ class WordTable {
   void reserve(size_t count);
 
   /// Where the search for a word of this hash begins, to be prefetched.
-  const void* first_place(uint64_t hash) const { return &short_[hash & (short_.size() - 1)]; }
+  const void* first_place(uint64_t hash) const { return &short_[place_of(hash, short_.size())]; }
+
+  /// Where the search begins among `slots`, a power of two from 2 on: hashes of keys are mixed in
+  /// their upper bits.
+  static size_t place_of(uint64_t hash, size_t slots) {
+    return hash >> (std::countl_zero(slots) + 1);
+  }
 
   /// key: of a word shorter than kLongWord; hash: its own. There must be room.
   void add_short(const ShortKey& key, uint64_t hash);

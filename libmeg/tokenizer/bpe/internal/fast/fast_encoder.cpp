@@ -72,15 +72,13 @@ class FastEncoder : public TokenEncoder {
     const typename AsciiCache::Entry* place;  // or a WideCache::Entry, which begins alike
   };
 
+  // Most of the time goes into the next two functions. They are not inlined, so that what each word
+  // needs has room in registers.
+
   /// The words [starts[i], starts[i + 1]) for i < count.
-  Id* encode_batch(const char* base, const uint32_t* starts, size_t count, Id* out) {
-    uint32_t begin = starts[0];
-    for (size_t i = 0; i < count; ++i) {
-      const uint32_t end = starts[i + 1];
-      const WordKey<16> key(base + begin, std::min<uint32_t>(end - begin, 16));
-      asked_[i] = {key, ask(key)};
-      begin = end;
-    }
+  [[gnu::noinline]] Id* encode_batch(const char* base, const uint32_t* starts, size_t count,
+                                     Id* out) {
+    ask_batch(base, starts, count);
     for (size_t i = 0; i < count; ++i) {
       const typename AsciiCache::Entry& entry = *asked_[i].place;
       const bool is_known = entry.key == asked_[i].key;
@@ -94,6 +92,17 @@ class FastEncoder : public TokenEncoder {
       }
     }
     return out;
+  }
+
+  /// Asks memory for the sets of those below 16 bytes.
+  [[gnu::noinline]] void ask_batch(const char* base, const uint32_t* starts, size_t count) {
+    uint32_t begin = starts[0];
+    for (size_t i = 0; i < count; ++i) {
+      const uint32_t end = starts[i + 1];
+      const WordKey<16> key(base + begin, std::min<uint32_t>(end - begin, 16));
+      asked_[i] = {key, ask(key)};
+      begin = end;
+    }
   }
 
   /// Asks memory for the set of a word below 16 bytes; where it begins.

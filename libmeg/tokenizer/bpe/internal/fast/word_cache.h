@@ -17,7 +17,8 @@
 namespace meg::tokenizer::fast {
 
 /// A bounded map from words of fewer than kKeyBytes bytes to their ids, which live inside the
-/// entry. kSets sets, a power of two, of two entries each; the one used longer ago makes room.
+/// entry. kSets sets, a power of two from 2 on, of two entries each; the one used longer ago makes
+/// room.
 template <class Id, size_t kKeyBytes, size_t kEntryBytes, size_t kSets>
 class WordCache {
  public:
@@ -44,11 +45,11 @@ class WordCache {
   static_assert(sizeof(Entry) == kEntryBytes);
 
   /// Where find(key, hash) looks first.
-  const Entry* first_place(uint64_t hash) const { return &sets_[hash % kSets].front(); }
+  const Entry* first_place(uint64_t hash) const { return &sets_[set_of(hash)].front(); }
 
   /// The entry of a word, or nullptr. Valid until the next call.
   const Entry* find(const Key& key, uint64_t hash) {
-    Set& set = sets_[hash % kSets];
+    Set& set = sets_[set_of(hash)];
     if (set[0].key == key) return &set[0];
     if (set[1].key == key) {
       std::swap(set[0], set[1]);
@@ -79,11 +80,13 @@ class WordCache {
   using Set = std::array<Entry, 2>;
 
   static_assert(kAwaited > kMaxIds + 1);
-  static_assert(std::has_single_bit(kSets));
+  static_assert(std::has_single_bit(kSets) && kSets > 1);
+
+  static size_t set_of(uint64_t hash) { return hash >> (std::countl_zero(kSets) + 1); }
 
   /// The word's entry: the one that it has, or the set's first.
   Entry& entry_for(const Key& key, uint64_t hash) {
-    Set& set = sets_[hash % kSets];
+    Set& set = sets_[set_of(hash)];
     for (Entry& entry : set) {
       if (entry.key == key) return entry;
     }

@@ -26,12 +26,13 @@ struct WordKey {
   /// length: at most kBytes; with kBytes, the key is one that no word has. kBytes bytes from `word`
   /// must be readable.
   WordKey(const char* word, size_t length) {
+    const Form& form = kForms[length];
     for (size_t i = 0; i < kParts; ++i) {
       uint64_t part;
       std::memcpy(&part, word + 8 * i, 8);
-      parts[i] = part & kMasks[length][i];
+      parts[i] = part & form.masks[i];
     }
-    parts.back() |= uint64_t{length} << 56;
+    parts.back() |= form.length;
   }
 
   WordKey() = default;
@@ -48,27 +49,32 @@ struct WordKey {
     return (all & 0x8080808080808080u) == 0;
   }
 
-  /// Well mixed in its lower half.
+  /// Well mixed in its upper half: the upper bits of a product depend on all bits of its factors.
   uint64_t hash() const {
-    // The upper bits of a product depend on all bits of its factors; they are wanted below.
     uint64_t sum = 0;
     for (size_t i = 0; i < kParts; ++i) sum += parts[i] * kMultipliers[i];
-    return __builtin_bswap64(sum);
+    return sum;
   }
 
  private:
   static constexpr std::array<uint64_t, 4> kMultipliers = {
       0x9e3779b97f4a7c15u, 0xe7037ed1a0b428dbu, 0x8ebc6af09c88c6e3u, 0x589965cc75374cc3u};
 
-  /// The mask of the bytes of each length; the key's last byte is never one of them.
-  static constexpr auto kMasks = [] {
-    std::array<std::array<uint64_t, kParts>, kBytes + 1> masks{};
+  /// What a length does to a key.
+  struct Form {
+    std::array<uint64_t, kParts> masks;  // of the word's bytes
+    uint64_t length;                     // where the key has it
+  };
+
+  static constexpr auto kForms = [] {
+    std::array<Form, kBytes + 1> forms{};
     for (size_t length = 0; length <= kBytes; ++length) {
       for (size_t byte = 0; byte < length && byte + 1 < kBytes; ++byte) {
-        masks[length][byte / 8] |= uint64_t{0xff} << (8 * (byte % 8));
+        forms[length].masks[byte / 8] |= uint64_t{0xff} << (8 * (byte % 8));
       }
+      forms[length].length = uint64_t{length} << 56;
     }
-    return masks;
+    return forms;
   }();
 };
 
