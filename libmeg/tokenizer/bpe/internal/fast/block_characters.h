@@ -48,8 +48,7 @@ constexpr uint32_t class_bit(Class kind) {
   return uint32_t{1} << static_cast<uint32_t>(kind);
 }
 
-/// A set of characters of two bytes: bit (second & 7) of entry (first & 31) * 8 + (second >> 3 &
-/// 7).
+/// A set of characters of two bytes: bit c % 8 of entry c / 8 stands for the code point c.
 struct alignas(64) TwoByteSet {
   uint8_t entries[256];
 };

@@ -12,9 +12,10 @@
 namespace meg::tokenizer::fast {
 namespace {
 
-/// A bit for each byte of one call of a scanner: bit i of word k stands for byte 64 k + i.
+/// A bit for each byte of one call of a scanner: bit i of number k stands for byte 64 k + i.
 using ScanBits = std::array<uint64_t, kScanBytes / 64 + 1>;
 
+/// Where words start. Scanners add their blocks in any order.
 class StartBits {
  public:
   /// Bit i of `starts` stands for byte `at` + i.
@@ -47,9 +48,9 @@ inline uint32_t* store_starts(uint64_t starts, uint32_t base, uint32_t* out) {
   return out + count;
 }
 
-/// Bits of the borders before byte `last` at which words may be cut: a character of three bytes
-/// from U+3000 on ends there and another one begins. Returns the number of numbers of `borders`
-/// that it wrote; 0 if there is no such border.
+/// Sets the bits of the borders before byte `last` where a character of three bytes from U+3000 on
+/// ends and another one begins. Returns how many numbers of `borders` it has set: all up to that of
+/// `last`, or none if there is no such border.
 template <class Block>
 inline size_t find_borders(const char* begin, size_t last, ScanBits& borders) {
   uint64_t all = 0;
