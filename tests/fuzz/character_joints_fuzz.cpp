@@ -88,9 +88,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text = std::string_view(padded).substr(0, text_size);
   const auto reference = tokenizer::reference::new_reference_encoder(
       *model, meg::DType::kInt32, tokenizer::reference::first_word_size);
-  const auto fast = tokenizer::fast::new_fast_encoder(
-      *model, *table, meg::DType::kInt32,
-      tokenizer::fast::word_scanner(meg::InstructionSet::kPortable));
+  const meg::InstructionSet set = meg::best_instruction_set();
+  const auto fast = tokenizer::fast::new_fast_encoder(*model, *table, meg::DType::kInt32,
+                                                      tokenizer::fast::word_scanner(set), set);
   const std::vector<int32_t> expected = encoded(*reference, text);
   MEG_FUZZ_CHECK(encoded(*fast, text) == expected);
   MEG_FUZZ_CHECK(encoded(*fast, text) == expected);  // from its caches

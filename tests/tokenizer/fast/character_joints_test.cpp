@@ -107,8 +107,10 @@ TEST(CharacterJoints, GiveTheIdsOfWholeWords) {
     const BpeModel model = model_of(random_tokens(random, 1 + random() % 40, round % 4 != 0));
     const auto table = MergeTable::build(model);
     ASSERT_TRUE(table);
-    const auto fast =
-        new_fast_encoder(model, *table, DType::kInt32, word_scanner(InstructionSet::kPortable));
+    // Every set in turn, from the weakest one to the best one of this processor.
+    const auto set =
+        static_cast<InstructionSet>(round % (static_cast<int>(best_instruction_set()) + 1));
+    const auto fast = new_fast_encoder(model, *table, DType::kInt32, word_scanner(set), set);
     const auto plain = tokenizer::reference::new_reference_encoder(
         model, DType::kInt32, tokenizer::reference::first_word_size);
     for (int i = 0; i < 30; ++i) {

@@ -39,7 +39,8 @@ std::unique_ptr<TokenEncoder> GPT2BPETokenizer::new_text_encoder(DType dtype) co
     return tokenizer::reference::new_reference_encoder(model_, dtype,
                                                        tokenizer::reference::first_word_size);
   return tokenizer::fast::new_fast_encoder(model_, *merge_table_, dtype,
-                                           tokenizer::fast::word_scanner(options_.instruction_set));
+                                           tokenizer::fast::word_scanner(options_.instruction_set),
+                                           options_.instruction_set);
 }
 
 Result<std::string> GPT2BPETokenizer::decode_text(std::span<const int32_t> ids,

@@ -224,7 +224,7 @@ std::unique_ptr<TokenEncoder> HuggingFaceTokenizer::new_word_encoder(DType dtype
   if (options_.reference) {
     return reference::new_reference_encoder(*file_.bpe, dtype, reference_words_);
   }
-  return fast::new_fast_encoder(*file_.bpe, *merge_table_, dtype, scan_);
+  return fast::new_fast_encoder(*file_.bpe, *merge_table_, dtype, scan_, options_.instruction_set);
 }
 
 std::unique_ptr<TokenEncoder> HuggingFaceTokenizer::new_encoder(DType dtype) const {

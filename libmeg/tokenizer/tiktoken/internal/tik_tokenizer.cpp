@@ -112,8 +112,8 @@ std::unique_ptr<TokenEncoder> TikTokenizer::new_word_encoder(DType dtype) const 
   // Known by now, and its expression compiles: pattern_name() lets no other through.
   const KnownPattern& pattern = *find_pattern_by_name(options_.pattern);
   if (!options_.reference) {
-    return fast::new_fast_encoder(model_, merge_table_, dtype,
-                                  pattern.scanner(best_instruction_set()));
+    const InstructionSet set = best_instruction_set();
+    return fast::new_fast_encoder(model_, merge_table_, dtype, pattern.scanner(set), set);
   }
   const RegexMatcher matcher =
       *RegexMatcher::compile(pattern.regex, "pattern", RegexMatcher::Dialect::kTiktoken);

@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "libmeg/tokenizer/bpe/internal/fast/ask_words.h"
 #include "libmeg/tokenizer/bpe/internal/fast/word_cache.h"
 #include "libmeg/tokenizer/bpe/internal/fast/word_merger.h"
 #include "libmeg/tokenizer/bpe/internal/fast/word_scan.h"
@@ -17,8 +18,8 @@ namespace {
 template <class Id>
 class FastEncoder : public TokenEncoder {
  public:
-  FastEncoder(const BpeModel& model, const MergeTable& table, WordScanner scan)
-      : model_(model), table_(table), merger_(table), scan_(scan) {
+  FastEncoder(const BpeModel& model, const MergeTable& table, WordScanner scan, AskWords ask_words)
+      : model_(model), table_(table), merger_(table), scan_(scan), ask_words_(ask_words) {
     new_words_.reserve(kNewWords);
     short_words_.reserve(kNewWords);
     gaps_.reserve(kGaps);
@@ -67,10 +68,8 @@ class FastEncoder : public TokenEncoder {
   /// Words whose cache entries are prefetched together, so that the waits for memory overlap.
   static constexpr size_t kBatch = 256;
 
-  struct Asked {
-    WordKey<16> key;
-    const typename AsciiCache::Entry* place;  // or a WideCache::Entry, which begins alike
-  };
+  /// Words that are asked for one by one before AskWords goes on.
+  static constexpr size_t kAskedAlone = 4;
 
   // Most of the time goes into the next two functions. They are not inlined, so that what each word
   // needs has room in registers.
@@ -80,8 +79,9 @@ class FastEncoder : public TokenEncoder {
                                      Id* out) {
     ask_batch(base, starts, count);
     for (size_t i = 0; i < count; ++i) {
-      const typename AsciiCache::Entry& entry = *asked_[i].place;
-      const bool is_known = entry.key == asked_[i].key;
+      // Of either kind of cache, as they begin alike.
+      const auto& entry = *static_cast<const typename AsciiCache::Entry*>(places_[i]);
+      const bool is_known = entry.key == keys_[i];
       if (is_known && entry.has_ids()) {
         out = copy_ids(entry, out);
       } else if (const auto& wide = reinterpret_cast<const typename WideCache::Entry&>(entry);
@@ -96,17 +96,22 @@ class FastEncoder : public TokenEncoder {
 
   /// Asks memory for the sets of those below 16 bytes.
   [[gnu::noinline]] void ask_batch(const char* base, const uint32_t* starts, size_t count) {
-    uint32_t begin = starts[0];
-    for (size_t i = 0; i < count; ++i) {
-      const uint32_t end = starts[i + 1];
-      const WordKey<16> key(base + begin, std::min<uint32_t>(end - begin, 16));
-      asked_[i] = {key, ask(key)};
-      begin = end;
+    for (size_t i = 0; i < count;) {
+      i += ask_words_(base, starts + i, count - i, ascii_table_, wide_table_, &keys_[i],
+                      &places_[i]);
+      const size_t stop = std::min(i + kAskedAlone, count);
+      for (uint32_t begin = starts[i]; i < stop; ++i) {
+        const uint32_t end = starts[i + 1];
+        const WordKey<16> key(base + begin, std::min<uint32_t>(end - begin, 16));
+        keys_[i] = key;
+        places_[i] = ask(key);
+        begin = end;
+      }
     }
   }
 
   /// Asks memory for the set of a word below 16 bytes; where it begins.
-  const typename AsciiCache::Entry* ask(const WordKey<16>& key) const {
+  const void* ask(const WordKey<16>& key) const {
     const uint64_t hash = key.hash();
     if (key.is_ascii()) {
       const auto* const place = ascii_.first_place(hash);
@@ -117,7 +122,7 @@ class FastEncoder : public TokenEncoder {
     // The first entry's line and that of the second.
     __builtin_prefetch(place);
     __builtin_prefetch(place + 1);
-    return reinterpret_cast<const typename AsciiCache::Entry*>(place);
+    return place;
   }
 
   // Each of these writes the word's ids to out, and perhaps up to kCopyRoom further ones, and
@@ -289,12 +294,16 @@ class FastEncoder : public TokenEncoder {
   std::vector<int32_t> start_pieces_;
   WordMerger merger_;
   WordScanner scan_;
+  AskWords ask_words_;
   AsciiCache ascii_;
   WideCache wide_;
   MediumCache medium_;
+  const SetTable ascii_table_ = ascii_.set_table();
+  const SetTable wide_table_ = wide_.set_table();
   LongWordCache<Id> long_{kLongSlots, kLongStoreBytes};
   std::array<uint32_t, kScanRoom> starts_;
-  std::array<Asked, kBatch> asked_;
+  std::array<WordKey<16>, kBatch> keys_;
+  std::array<const void*, kBatch> places_;  // where the words of keys_ are looked for first
   std::vector<NewWord> new_words_;
   std::vector<WordMerger::ShortWord> short_words_;  // of new_words_
   std::vector<Gap> gaps_;
@@ -303,9 +312,12 @@ class FastEncoder : public TokenEncoder {
 }  // namespace
 
 std::unique_ptr<TokenEncoder> new_fast_encoder(const BpeModel& model, const MergeTable& table,
-                                               DType dtype, WordScanner scan) {
-  if (dtype == DType::kUint16) return std::make_unique<FastEncoder<uint16_t>>(model, table, scan);
-  return std::make_unique<FastEncoder<int32_t>>(model, table, scan);
+                                               DType dtype, WordScanner scan, InstructionSet set) {
+  const AskWords ask_words = words_asker(set);
+  if (dtype == DType::kUint16) {
+    return std::make_unique<FastEncoder<uint16_t>>(model, table, scan, ask_words);
+  }
+  return std::make_unique<FastEncoder<int32_t>>(model, table, scan, ask_words);
 }
 
 }  // namespace meg::tokenizer::fast

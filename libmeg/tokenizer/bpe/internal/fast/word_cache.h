@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "libmeg/base/huge_array.h"
+#include "libmeg/tokenizer/bpe/internal/fast/ask_words.h"
 #include "libmeg/tokenizer/bpe/internal/fast/word_key.h"
 
 namespace meg::tokenizer::fast {
@@ -46,6 +47,11 @@ class WordCache {
 
   /// Where find(key, hash) looks first.
   const Entry* first_place(uint64_t hash) const { return &sets_[set_of(hash)].front(); }
+
+  /// The same for AskWords.
+  SetTable set_table() const {
+    return {&sets_[0], std::countl_zero(kSets * sizeof(Set)) + 1, sizeof(Set)};
+  }
 
   /// The entry of a word, or nullptr. Valid until the next call.
   const Entry* find(const Key& key, uint64_t hash) {

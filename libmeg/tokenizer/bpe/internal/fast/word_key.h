@@ -20,6 +20,8 @@ inline uint64_t mix(uint64_t a, uint64_t b) {
 template <size_t kBytes>
 struct WordKey {
   static constexpr size_t kParts = kBytes / 8;
+  static constexpr std::array<uint64_t, 4> kMultipliers = {
+      0x9e3779b97f4a7c15u, 0xe7037ed1a0b428dbu, 0x8ebc6af09c88c6e3u, 0x589965cc75374cc3u};
 
   std::array<uint64_t, kParts> parts;
 
@@ -57,9 +59,6 @@ struct WordKey {
   }
 
  private:
-  static constexpr std::array<uint64_t, 4> kMultipliers = {
-      0x9e3779b97f4a7c15u, 0xe7037ed1a0b428dbu, 0x8ebc6af09c88c6e3u, 0x589965cc75374cc3u};
-
   /// What a length does to a key.
   struct Form {
     std::array<uint64_t, kParts> masks;  // of the word's bytes
