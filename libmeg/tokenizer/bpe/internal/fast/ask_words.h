@@ -27,10 +27,7 @@ size_t ask_words_avx512(const char* base, const uint32_t* starts, size_t count,
                         const SetTable& ascii, const SetTable& wide, WordKey<16>* keys,
                         const void** sets);
 
-/// Asks for no word: for processors where one word at a time is the fastest way.
-size_t ask_no_words(const char* base, const uint32_t* starts, size_t count, const SetTable& ascii,
-                    const SetTable& wide, WordKey<16>* keys, const void** sets);
-
+/// nullptr where one word at a time is the fastest way.
 AskWords words_asker(InstructionSet set);
 
 }  // namespace meg::tokenizer::fast

@@ -28,6 +28,9 @@ class CharacterJoints {
   /// Takes a model that merges bytes; for others nothing is cut.
   CharacterJoints(const BpeModel& model, const MergedSize& merged_size);
 
+  /// Whether there is anything for cut() to find.
+  bool cuts() const { return cuts_; }
+
   /// Adds to `starts` the borders at which words may be cut. Bit i of number k stands for the byte
   /// text[64 k + i]. borders: those before which a character ends and at which one begins, both of
   /// three bytes from U+3000 on. 8 bytes after the last one must be readable.

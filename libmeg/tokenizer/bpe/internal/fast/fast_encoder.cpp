@@ -32,7 +32,7 @@ class FastEncoder : public TokenEncoder {
     Id* const begin = tokens.grow<Id>(static_cast<int64_t>(text.size() + kCopyRoom));
     Id* out = begin;
     WordScan scan(text);
-    scan.joints = &table_.joints();
+    if (table_.joints().cuts()) scan.joints = &table_.joints();
     const char* word = text.data();
     while (scan.position < scan.end) {
       const char* const base = scan.position;
@@ -96,10 +96,13 @@ class FastEncoder : public TokenEncoder {
 
   /// Asks memory for the sets of those below 16 bytes.
   [[gnu::noinline]] void ask_batch(const char* base, const uint32_t* starts, size_t count) {
+    const size_t alone = ask_words_ == nullptr ? count : kAskedAlone;
     for (size_t i = 0; i < count;) {
-      i += ask_words_(base, starts + i, count - i, ascii_table_, wide_table_, &keys_[i],
-                      &places_[i]);
-      const size_t stop = std::min(i + kAskedAlone, count);
+      if (ask_words_ != nullptr) {
+        i += ask_words_(base, starts + i, count - i, ascii_table_, wide_table_, &keys_[i],
+                        &places_[i]);
+      }
+      const size_t stop = std::min(i + alone, count);
       for (uint32_t begin = starts[i]; i < stop; ++i) {
         const uint32_t end = starts[i + 1];
         const WordKey<16> key(base + begin, std::min<uint32_t>(end - begin, 16));
