@@ -72,7 +72,7 @@ def draw(rows):
              f'font-family="sans-serif" font-size="12" fill="{TEXT}">',
              f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
              text(16, 22, "Speed beside the peers: longer is faster", font_size=15, font_weight="bold"),
-             text(16, 40, "two virtual cores of an AMD EPYC (Zen 4), no GPU; outputs compared first",
+             text(16, 40, "two virtual cores of an AMD EPYC (Zen 4; first row: Zen 5), no GPU; outputs compared first",
                   font_size=11)]
     for number, row in enumerate(rows):
         parts += bars(row, TOP + ROW * number)
