@@ -6,6 +6,9 @@ WORDS = ("the of and to in that it with was for on said he she they there nothin
          "unbelievable tokenizers don't it's we're 1984 3.14 U.S.A. Straße naïve façade über "
          "Москва привет мир 東京 日本語 的 是 不 了 中文 한국어 안녕 עברית العربية हिन्दी ไทย ελληνικά "
          "ﬁne ① ½ ℃ ＡＢＣ ｶﾞ e\u0301 🙂 👩‍👩‍👧 <s> </s> <|user|> <sep0> ▁ ▁▁ a▁b").split()
+# Characters that normalizing may join with one of MARKS behind them.
+BASES = "aeinouyACEüкиИеαωאاوकऩডகかカはハ·ᄀ가ཀ≠"
+MARKS = "\u0300\u0301\u0303\u0308\u030a\u0327\u0338\u0345\u05bc\u0653\u093c\u09be\u0bbe\u1161\u11a8\u3099\u309a"
 SPACES = [" ", "  ", "   ", "\t", "\n", "\u00a0", "\u3000", "\u2003", "\u200b", "\u2028", "\x00", ""]
 
 
@@ -30,6 +33,8 @@ def random_text(chooser):
             parts.append(chooser.choice("aeiou =-.#0\n\t\u2581\u4e00") * length)
         elif kind < 0.45:
             parts.append("".join(chr(chooser.randrange(128)) for _ in range(length)))
+        elif kind < 0.5:
+            parts.append("".join(chooser.choice(BASES) + chooser.choice(MARKS) for _ in range(length)))
         else:
             parts.append(chooser.choice(WORDS))
         parts.append(chooser.choice(SPACES))

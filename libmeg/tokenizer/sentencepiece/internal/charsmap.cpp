@@ -1,5 +1,7 @@
 #include "libmeg/tokenizer/sentencepiece/internal/charsmap.h"
 
+#include <algorithm>
+
 #include "libmeg/base/bytes.h"
 #include "libmeg/text/utf8.h"
 
@@ -110,30 +112,71 @@ std::optional<Charsmap::Match> Charsmap::find(std::string_view text, int max_mat
   std::optional<Match> longest;
   int matches = 0;
   size_t at = offset_of(units_[0]);
+  bool has_match;
   for (size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    at ^= byte;
-    const uint32_t unit = units_[at];
-    if (label_of(unit) != byte) break;
-    at ^= offset_of(unit);
-    if (!has_value(unit)) continue;
+    if (!advance(at, static_cast<unsigned char>(text[i]), has_match)) break;
+    if (!has_match) continue;
     longest = {i + 1, replacements_.data() + value_of(units_[at])};
     if (++matches == max_matches) break;
   }
   return longest;
 }
 
-bool Charsmap::is_plain(unsigned char character) const {
-  if (units_.empty()) return true;
-  const size_t at = offset_of(units_[0]) ^ character;
-  const uint32_t unit = units_[at];
-  if (label_of(unit) != character) return true;
-  if (has_value(unit)) return false;
-  const size_t children = at ^ offset_of(unit);
-  // A longer rule that begins with this character and another ASCII one would make it depend on
-  // what follows.
-  for (size_t byte = 0; byte < 128; ++byte) {
-    if (label_of(units_[children ^ byte]) == byte) return false;
+/// Follows a byte from `at`, where a node's value and children stand, to where those of the next
+/// node do. False if no sequence continues with it. has_match: whether a sequence ends there.
+bool Charsmap::advance(size_t& at, unsigned char byte, bool& has_match) const {
+  const uint32_t unit = units_[at ^ byte];
+  if (label_of(unit) != byte) return false;
+  at ^= byte ^ offset_of(unit);
+  has_match = has_value(unit);
+  return true;
+}
+
+std::vector<uint8_t> Charsmap::character_rules() const {
+  std::vector<uint8_t> rules(kRuledCharacters);
+  std::string bytes;
+  for (char32_t character = 0; character < kRuledCharacters; ++character) {
+    if (character >= 0xD800 && character < 0xE000) {
+      rules[character] |= kChanges;
+      continue;
+    }
+    if (units_.empty()) continue;
+    bytes.clear();
+    text::append_code_point(character, bytes);
+    size_t at = offset_of(units_[0]);
+    bool has_match = false;
+    const bool is_begin = std::all_of(bytes.begin(), bytes.end(), [&](char byte) {
+      return !has_match && advance(at, static_cast<unsigned char>(byte), has_match);
+    });
+    if (has_match || (is_begin && !add_second_characters(at, rules))) rules[character] |= kChanges;
+    if (is_begin) rules[character] |= kBegins;
+  }
+  return rules;
+}
+
+/// Marks the characters that follow a first one in longer sequences. False if kContinues cannot
+/// tell them: one in ASCII or from kRuledCharacters on, or a sequence that ends within one.
+bool Charsmap::add_second_characters(size_t at, std::vector<uint8_t>& rules) const {
+  constexpr unsigned char kFirst = 0x80, kLast = 0xBF;  // continuation bytes
+  for (unsigned lead = 0; lead <= 0xFF; ++lead) {
+    size_t second = at;
+    bool has_match;
+    if (!advance(second, static_cast<unsigned char>(lead), has_match)) continue;
+    if (lead < 0xC2 || lead > 0xEF || has_match) return false;
+    for (unsigned byte = kFirst; byte <= kLast; ++byte) {
+      size_t third = second;
+      if (!advance(third, static_cast<unsigned char>(byte), has_match)) continue;
+      if (lead < 0xE0) {
+        rules[(lead & 0x1F) << 6 | (byte & 0x3F)] |= kContinues;
+        continue;
+      }
+      if (has_match) return false;
+      for (unsigned last = kFirst; last <= kLast; ++last) {
+        size_t end = third;
+        if (!advance(end, static_cast<unsigned char>(last), has_match)) continue;
+        rules[(lead & 0x0F) << 12 | (byte & 0x3F) << 6 | (last & 0x3F)] |= kContinues;
+      }
+    }
   }
   return true;
 }

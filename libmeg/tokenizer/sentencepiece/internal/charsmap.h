@@ -31,11 +31,20 @@ class Charsmap {
   /// The rule of the shortest one.
   std::optional<Match> find_shortest(std::string_view text) const;
 
-  /// Whether the ASCII character stays as it is wherever an ASCII character or nothing follows it.
-  bool is_plain(unsigned char character) const;
+  // What character_rules() says about a character; combined with |.
+  static constexpr uint8_t kChanges = 1;    ///< it may change whatever follows it
+  static constexpr uint8_t kBegins = 2;     ///< it may change if one that kContinues follows it
+  static constexpr uint8_t kContinues = 4;  ///< it is the second one of a rule
+
+  /// By code point, below kRuledCharacters. A surrogate kChanges.
+  std::vector<uint8_t> character_rules() const;
+
+  static constexpr char32_t kRuledCharacters = 0x10000;
 
  private:
   std::optional<Match> find(std::string_view text, int max_matches) const;
+  bool advance(size_t& at, unsigned char byte, bool& has_match) const;
+  bool add_second_characters(size_t at, std::vector<uint8_t>& rules) const;
   Status check_units() const;
   Status check_replacements() const;
 

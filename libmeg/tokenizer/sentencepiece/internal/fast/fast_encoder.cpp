@@ -24,11 +24,12 @@ template <class Id, class Segmenter>
 class FastEncoder : public TokenEncoder {
  public:
   template <class Table>
-  FastEncoder(const Model& model, const WordSplit& split, const Table& table)
+  FastEncoder(const Model& model, const PlainCharacters& plain, const WordSplit& split,
+              const Table& table)
       : model_(model),
         form_(model.file().normalizer.escape_whitespaces),
         split_(split),
-        normalizer_(model),
+        normalizer_(model, plain),
         segmenter_(table) {}
 
   Status encode(std::string_view text, TokenBuffer& tokens) override {
@@ -173,17 +174,14 @@ class FastEncoder : public TokenEncoder {
   std::array<Asked, kBatch> asked_;
 };
 
-template <class Id, class Segmenter, class Table>
-std::unique_ptr<TokenEncoder> make_encoder(const Model& model, const WordSplit& split,
-                                           const Table& table) {
-  return std::make_unique<FastEncoder<Id, Segmenter>>(model, split, table);
-}
-
 template <class Segmenter, class Table>
-std::unique_ptr<TokenEncoder> make_encoder(const Model& model, const WordSplit& split,
-                                           const Table& table, DType dtype) {
-  if (dtype == DType::kUint16) return make_encoder<uint16_t, Segmenter>(model, split, table);
-  return make_encoder<int32_t, Segmenter>(model, split, table);
+std::unique_ptr<TokenEncoder> make_encoder(const Model& model, const PlainCharacters& plain,
+                                           const WordSplit& split, const Table& table,
+                                           DType dtype) {
+  if (dtype == DType::kUint16) {
+    return std::make_unique<FastEncoder<uint16_t, Segmenter>>(model, plain, split, table);
+  }
+  return std::make_unique<FastEncoder<int32_t, Segmenter>>(model, plain, split, table);
 }
 
 /// The pieces of one type in SpaceForm.
@@ -232,8 +230,8 @@ std::optional<FastModel> FastModel::build(const Model& model) {
 }
 
 std::unique_ptr<TokenEncoder> FastModel::new_encoder(DType dtype) const {
-  if (bpe_) return make_encoder<BpeSegmenter>(*model_, split_, *bpe_, dtype);
-  return make_encoder<UnigramSegmenter>(*model_, split_, *unigram_, dtype);
+  if (bpe_) return make_encoder<BpeSegmenter>(*model_, plain_, split_, *bpe_, dtype);
+  return make_encoder<UnigramSegmenter>(*model_, plain_, split_, *unigram_, dtype);
 }
 
 }  // namespace meg::tokenizer::sentencepiece::fast

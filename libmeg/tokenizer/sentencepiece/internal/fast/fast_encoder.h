@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "libmeg/tokenizer/sentencepiece/internal/fast/merge_pairs.h"
+#include "libmeg/tokenizer/sentencepiece/internal/fast/plain_characters.h"
 #include "libmeg/tokenizer/sentencepiece/internal/fast/unigram.h"
 #include "libmeg/tokenizer/sentencepiece/internal/fast/word_split.h"
 #include "libmeg/tokenizer/sentencepiece/internal/model.h"
@@ -22,9 +23,10 @@ class FastModel {
   std::unique_ptr<TokenEncoder> new_encoder(DType dtype) const;
 
  private:
-  FastModel(const Model& model, WordSplit split) : model_(&model), split_(split) {}
+  FastModel(const Model& model, WordSplit split) : model_(&model), plain_(model), split_(split) {}
 
   const Model* model_;
+  PlainCharacters plain_;
   WordSplit split_;
   std::optional<UnigramTable> unigram_;
   std::optional<MergePairs> bpe_;

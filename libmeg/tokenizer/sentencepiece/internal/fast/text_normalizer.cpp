@@ -23,24 +23,12 @@ bool are_graphic(uint64_t bytes) {
 
 }  // namespace
 
-TextNormalizer::TextNormalizer(const Model& model)
+TextNormalizer::TextNormalizer(const Model& model, const PlainCharacters& plain)
     : model_(model),
       spec_(model.file().normalizer),
       form_(spec_.escape_whitespaces),
-      identity_(spec_.precompiled_charsmap.empty() && model.user_symbols().empty()) {
-  classes_.fill(ByteClass::kLookUp);
-  // A character is copied without a lookup where no user-defined symbol and no rule begins with it,
-  // as long as an ASCII character follows; a rule may still hold for it and a combining mark after
-  // it, for example.
-  for (unsigned char byte = 0; byte < 128; ++byte) {
-    const bool starts_symbol = model.user_symbols().first(byte) != PieceTrie::kNoNode;
-    if (starts_symbol || !model.charsmap().is_plain(byte)) continue;
-    classes_[byte] = byte == ' ' ? ByteClass::kSpace : ByteClass::kPlain;
-  }
-  for (size_t byte = ' '; byte < 0x7F; ++byte) {
-    graphic_is_plain_ = graphic_is_plain_ && classes_[byte] != ByteClass::kLookUp;
-  }
-}
+      plain_(plain),
+      identity_(spec_.precompiled_charsmap.empty() && model.user_symbols().empty()) {}
 
 std::string_view TextNormalizer::normalize(std::string_view text) {
   out_ = buffer_.data();
@@ -117,15 +105,18 @@ void TextNormalizer::normalize_rest(std::string_view text) {
 /// Copies characters that stay as they are, up to the first that needs a look.
 const char* TextNormalizer::put_plain(const char* at, const char* end) {
   const bool collapses = spec_.remove_extra_whitespaces;
-  for (; at < end; ++at) {
-    if (graphic_is_plain_) at = put_eights(at, end);
+  while (at < end) {
+    if (plain_.graphic_is_plain() && static_cast<signed char>(*at) >= 0) at = put_eights(at, end);
     if (at == end) break;
-    const ByteClass byte_class = classes_[static_cast<unsigned char>(*at)];
-    if (byte_class == ByteClass::kLookUp) break;
-    if (at + 1 < end && static_cast<signed char>(at[1]) < 0) break;
-    const bool space = byte_class == ByteClass::kSpace;
-    if (!space || !after_space_) put(*at);
+    const size_t size = plain_.plain_size(at, end);
+    if (size == 0) break;
+    const bool space = *at == ' ';
+    if (!space || !after_space_) {
+      std::memcpy(out_, at, 4);
+      out_ += size;
+    }
     after_space_ = collapses && space;
+    at += size;
   }
   return at;
 }
