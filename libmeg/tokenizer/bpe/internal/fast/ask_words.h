@@ -30,4 +30,25 @@ size_t ask_words_avx512(const char* base, const uint32_t* starts, size_t count,
 /// nullptr where one word at a time is the fastest way.
 AskWords words_asker(InstructionSet set);
 
+/// Does it for all words, longer ones too, whose keys no word has. ask: from words_asker().
+/// ask_one(key): does it for one word, and returns where its set begins.
+template <class AskOne>
+inline void ask_all_words(AskWords ask, const char* base, const uint32_t* starts, size_t count,
+                          const SetTable& ascii, const SetTable& wide, WordKey<16>* keys,
+                          const void** sets, const AskOne& ask_one) {
+  constexpr size_t kAskedAlone = 4;  // before `ask` goes on
+  const size_t alone = ask == nullptr ? count : kAskedAlone;
+  for (size_t i = 0; i < count;) {
+    if (ask != nullptr) i += ask(base, starts + i, count - i, ascii, wide, &keys[i], &sets[i]);
+    const size_t stop = i + alone < count ? i + alone : count;
+    for (uint32_t begin = starts[i]; i < stop; ++i) {
+      const uint32_t end = starts[i + 1];
+      const uint32_t length = end - begin < 16 ? end - begin : 16;
+      keys[i] = WordKey<16>(base + begin, length);
+      sets[i] = ask_one(keys[i]);
+      begin = end;
+    }
+  }
+}
+
 }  // namespace meg::tokenizer::fast

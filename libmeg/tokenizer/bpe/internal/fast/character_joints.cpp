@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <utility>
 
 namespace meg::tokenizer::fast {
 namespace {
@@ -73,6 +74,12 @@ CharacterJoints::Filter::Filter(std::span<const uint64_t> keys) {
   }
 }
 
+CharacterJoints::CharacterJoints(std::span<const std::string_view> tokens) {
+  std::vector<Joint> joints;
+  for (const std::string_view token : tokens) add_joints(token, joints);
+  keep(std::move(joints));
+}
+
 CharacterJoints::CharacterJoints(const BpeModel& model, const MergedSize& merged_size) {
   if (model.merges_characters()) return;
   std::vector<Joint> joints;
@@ -85,8 +92,12 @@ CharacterJoints::CharacterJoints(const BpeModel& model, const MergedSize& merged
     if (!has_lead || !model.whole_word(token) || merged_size(token) == 1) continue;
     if (!add_word_alone(token, pairs_alone)) return;
   }
-  cuts_ = true;
   words_alone_ = Filter(pairs_alone);
+  keep(std::move(joints));
+}
+
+void CharacterJoints::keep(std::vector<Joint> joints) {
+  cuts_ = true;
   const auto is_pair = [](const Joint& joint) {
     return joint.before + joint.after == 2 * kCharacterBytes;
   };

@@ -25,6 +25,9 @@ class CharacterJoints {
   /// Cuts nothing.
   CharacterJoints() = default;
 
+  /// Of tokens that are made by joining what stands side by side, and of all that this makes.
+  explicit CharacterJoints(std::span<const std::string_view> tokens);
+
   /// Takes a model that merges bytes; for others nothing is cut.
   CharacterJoints(const BpeModel& model, const MergedSize& merged_size);
 
@@ -71,6 +74,7 @@ class CharacterJoints {
     uint16_t begins;  // those that it may be after
   };
 
+  void keep(std::vector<Joint> joints);
   static void add_joints(std::string_view token, std::vector<Joint>& joints);
   static bool add_word_alone(std::string_view token, std::vector<uint64_t>& pairs);
   static Filter filter_of(std::span<const Joint> joints);

@@ -68,9 +68,6 @@ class FastEncoder : public TokenEncoder {
   /// Words whose cache entries are prefetched together, so that the waits for memory overlap.
   static constexpr size_t kBatch = 256;
 
-  /// Words that are asked for one by one before AskWords goes on.
-  static constexpr size_t kAskedAlone = 4;
-
   // Most of the time goes into the next two functions. They are not inlined, so that what each word
   // needs has room in registers.
 
@@ -96,21 +93,8 @@ class FastEncoder : public TokenEncoder {
 
   /// Asks memory for the sets of those below 16 bytes.
   [[gnu::noinline]] void ask_batch(const char* base, const uint32_t* starts, size_t count) {
-    const size_t alone = ask_words_ == nullptr ? count : kAskedAlone;
-    for (size_t i = 0; i < count;) {
-      if (ask_words_ != nullptr) {
-        i += ask_words_(base, starts + i, count - i, ascii_table_, wide_table_, &keys_[i],
-                        &places_[i]);
-      }
-      const size_t stop = std::min(i + alone, count);
-      for (uint32_t begin = starts[i]; i < stop; ++i) {
-        const uint32_t end = starts[i + 1];
-        const WordKey<16> key(base + begin, std::min<uint32_t>(end - begin, 16));
-        keys_[i] = key;
-        places_[i] = ask(key);
-        begin = end;
-      }
-    }
+    ask_all_words(ask_words_, base, starts, count, ascii_table_, wide_table_, keys_.data(),
+                  places_.data(), [this](const WordKey<16>& key) { return ask(key); });
   }
 
   /// Asks memory for the set of a word below 16 bytes; where it begins.

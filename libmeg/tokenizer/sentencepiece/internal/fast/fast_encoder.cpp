@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "libmeg/tokenizer/bpe/internal/fast/ask_words.h"
 #include "libmeg/tokenizer/bpe/internal/fast/word_cache.h"
 #include "libmeg/tokenizer/sentencepiece/internal/fast/bpe.h"
 #include "libmeg/tokenizer/sentencepiece/internal/fast/space_form.h"
@@ -25,10 +26,12 @@ class FastEncoder : public TokenEncoder {
  public:
   template <class Table>
   FastEncoder(const Model& model, const PlainCharacters& plain, const WordSplit& split,
-              const Table& table)
+              const Table& table, InstructionSet set)
       : model_(model),
         form_(model.file().normalizer.escape_whitespaces),
         split_(split),
+        scan_(split_scanner(set)),
+        ask_words_(tokenizer::fast::words_asker(set)),
         normalizer_(model, plain),
         segmenter_(table) {}
 
@@ -40,14 +43,26 @@ class FastEncoder : public TokenEncoder {
     Id* const begin = tokens.grow<Id>(static_cast<int64_t>(room));
     IdWriter<Id> writer(model_, begin);
     segmenter_.begin_text();
+    WordScan scan(normalized);
     const char* word = normalized.data();
-    const char* const end = word + normalized.size();
-    while (word < end) word = encode_batch(word, end, writer);
+    while (scan.position < scan.end) {
+      const char* const base = scan.position;
+      const size_t count = scan_(split_, scan, starts_.data());
+      if (count == 0) continue;
+      const char* const first = base + starts_[0];
+      if (first != word) encode_word({word, first}, writer);
+      word = base + starts_[count - 1];
+      for (size_t i = 0; i + 1 < count; i += kBatch) {
+        encode_batch(base, &starts_[i], std::min(kBatch, count - 1 - i), writer);
+      }
+    }
+    encode_word({word, scan.end}, writer);
     tokens.commit(writer.end() - begin);
     return {};
   }
 
  private:
+  using WordScan = tokenizer::fast::WordScan;
   using ShortCache = tokenizer::fast::WordCache<Id, 16, 32, size_t{1} << 18>;
   using MediumCache = tokenizer::fast::WordCache<Id, 32, 64, size_t{1} << 16>;
   using ShortKey = tokenizer::fast::WordKey<16>;
@@ -58,36 +73,32 @@ class FastEncoder : public TokenEncoder {
   static constexpr size_t kCopyRoom = MediumCache::kMaxIds;
 
   /// Words whose cache entries are prefetched together, so that the waits for memory overlap.
-  static constexpr size_t kBatch = 64;
+  static constexpr size_t kBatch = 256;
 
-  struct Asked {
-    ShortKey key;  // of a longer word: one that no word has
-    const typename ShortCache::Entry* place;
-    const char* word;
-  };
-
-  const char* encode_batch(const char* word, const char* end, IdWriter<Id>& writer) {
-    size_t count = 0;
-    for (; count < kBatch && word < end; ++count) {
-      const char* const next = split_.end_of_word(word, end);
-      const ShortKey key(word, std::min<size_t>(static_cast<size_t>(next - word), 16));
-      asked_[count] = {key, short_.first_place(key.hash()), word};
-      __builtin_prefetch(asked_[count].place);
-      word = next;
-    }
+  /// The words [starts[i], starts[i + 1]) for i < count.
+  [[gnu::noinline]] void encode_batch(const char* base, const uint32_t* starts, size_t count,
+                                      IdWriter<Id>& writer) {
+    ask_batch(base, starts, count);
     for (size_t i = 0; i < count; ++i) {
-      const Asked& asked = asked_[i];
       // Only the likelier place of the set is looked at here, which the prefetch has brought;
       // everything else is encode_word()'s.
-      if (asked.place->key == asked.key && asked.place->has_ids() &&
-          segmenter_.may_pass(writer.end())) {
-        put(asked.place->ids.data(), asked.place->count, asked.place->ids.size(), writer);
+      const auto& entry = *static_cast<const typename ShortCache::Entry*>(places_[i]);
+      if (entry.key == keys_[i] && entry.has_ids() && segmenter_.may_pass(writer.end())) {
+        put(entry.ids.data(), entry.count, entry.ids.size(), writer);
       } else {
-        const char* const word_end = i + 1 < count ? asked_[i + 1].word : word;
-        encode_word({asked.word, word_end}, writer);
+        encode_word({base + starts[i], base + starts[i + 1]}, writer);
       }
     }
-    return word;
+  }
+
+  [[gnu::noinline]] void ask_batch(const char* base, const uint32_t* starts, size_t count) {
+    const auto ask = [this](const ShortKey& key) {
+      const auto* const place = short_.first_place(key.hash());
+      __builtin_prefetch(place);
+      return place;
+    };
+    tokenizer::fast::ask_all_words(ask_words_, base, starts, count, table_, table_, keys_.data(),
+                                   places_.data(), ask);
   }
 
   /// Copies `room` ids, of which `count` are the word's.
@@ -166,22 +177,27 @@ class FastEncoder : public TokenEncoder {
   const Model& model_;
   const SpaceForm form_;
   const WordSplit& split_;
+  const SplitScanner scan_;
+  const tokenizer::fast::AskWords ask_words_;
   TextNormalizer normalizer_;
   Segmenter segmenter_;
   ShortCache short_;
   MediumCache medium_;
   tokenizer::fast::LongWordCache<Id> long_{kLongSlots, kLongStoreBytes};
-  std::array<Asked, kBatch> asked_;
+  const tokenizer::fast::SetTable table_ = short_.set_table();
+  std::array<uint32_t, tokenizer::fast::kScanRoom> starts_;
+  std::array<ShortKey, kBatch> keys_;
+  std::array<const void*, kBatch> places_;  // where the words of keys_ are looked for first
 };
 
 template <class Segmenter, class Table>
 std::unique_ptr<TokenEncoder> make_encoder(const Model& model, const PlainCharacters& plain,
-                                           const WordSplit& split, const Table& table,
-                                           DType dtype) {
+                                           const WordSplit& split, const Table& table, DType dtype,
+                                           InstructionSet set) {
   if (dtype == DType::kUint16) {
-    return std::make_unique<FastEncoder<uint16_t, Segmenter>>(model, plain, split, table);
+    return std::make_unique<FastEncoder<uint16_t, Segmenter>>(model, plain, split, table, set);
   }
-  return std::make_unique<FastEncoder<int32_t, Segmenter>>(model, plain, split, table);
+  return std::make_unique<FastEncoder<int32_t, Segmenter>>(model, plain, split, table, set);
 }
 
 /// The pieces of one type in SpaceForm.
@@ -230,8 +246,9 @@ std::optional<FastModel> FastModel::build(const Model& model) {
 }
 
 std::unique_ptr<TokenEncoder> FastModel::new_encoder(DType dtype) const {
-  if (bpe_) return make_encoder<BpeSegmenter>(*model_, plain_, split_, *bpe_, dtype);
-  return make_encoder<UnigramSegmenter>(*model_, plain_, split_, *unigram_, dtype);
+  const InstructionSet set = best_instruction_set();
+  if (bpe_) return make_encoder<BpeSegmenter>(*model_, plain_, split_, *bpe_, dtype, set);
+  return make_encoder<UnigramSegmenter>(*model_, plain_, split_, *unigram_, dtype, set);
 }
 
 }  // namespace meg::tokenizer::sentencepiece::fast

@@ -1,62 +1,67 @@
 #pragma once
 
-#include <bit>
+#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "libmeg/base/cpu.h"
+#include "libmeg/tokenizer/bpe/internal/fast/character_joints.h"
+#include "libmeg/tokenizer/bpe/internal/fast/word_scan.h"
+
 namespace meg::tokenizer::sentencepiece::fast {
 
-/// Divides a text in SpaceForm into words that can be encoded independently: between two characters
-/// that no piece contains side by side, where only spaces and other characters are distinguished.
+/// Finds places where a text in SpaceForm can be cut into words that are encoded independently:
+/// between two characters that no piece contains side by side. Looks at spaces, at ASCII characters
+/// that are not letters, and at what CharacterJoints looks at (Chinese, Japanese, Korean).
+/// Immutable; shared between threads.
 class WordSplit {
  public:
   /// pieces: all that can be part of a text's encoding, in SpaceForm.
-  explicit WordSplit(const std::vector<std::string>& pieces) {
-    for (const std::string& piece : pieces) {
-      for (size_t i = 1; i < piece.size(); ++i) cuts_[piece[i - 1] == ' '][piece[i] == ' '] = false;
-    }
-    cuts_[false][false] = false;
+  explicit WordSplit(const std::vector<std::string>& pieces);
+
+  // Of two neighbouring bytes:
+
+  /// Whether a piece may contain both side by side.
+  bool are_joined(unsigned char left, unsigned char right) const {
+    return joined_[kind(left)][kind(right)];
   }
 
-  /// The end of the word that begins at `word`. A space must stand at `end`, and 16 bytes after
-  /// it must be readable.
-  const char* end_of_word(const char* word, const char* end) const {
-    const char* at = word;
-    while (true) {
-      const bool space = *at == ' ';
-      at = space ? at + 1 : find_space(at);
-      if (at >= end) return end;
-      if (cuts_[space][*at == ' ']) return at;
-    }
-  }
+  // Whether no piece contains a space after or before another character, or two of them.
+
+  bool cuts_before_spaces() const { return cuts_before_spaces_; }
+
+  bool cuts_after_spaces() const { return cuts_after_spaces_; }
+
+  bool cuts_between_spaces() const { return !are_joined(' ', ' '); }
+
+  const tokenizer::fast::CharacterJoints& joints() const { return joints_; }
 
  private:
-  static const char* find_space(const char* at) {
-    while (true) {
-      // Most words are shorter than 16 bytes, and whether they are shorter than 8 is hard to guess.
-      const uint64_t first = spaces(at);
-      const uint64_t second = spaces(at + 8);
-      const int in_first = std::countr_zero(first) / 8;  // 8 where there is none
-      const int in_second = 8 + std::countr_zero(second) / 8;
-      if ((first | second) != 0) return at + (first != 0 ? in_first : in_second);
-      at += 16;
-    }
-  }
+  static constexpr size_t kAscii = 128;
 
-  /// A bit in each of the 8 bytes that are spaces; the lowest is exact.
-  static uint64_t spaces(const char* at) {
-    constexpr uint64_t kOnes = 0x0101010101010101u;
-    uint64_t bytes;
-    std::memcpy(&bytes, at, sizeof(bytes));
-    bytes ^= kOnes * ' ';
-    return (bytes - kOnes) & ~bytes & (kOnes << 7);
-  }
+  /// ASCII characters are told apart, other bytes are not.
+  static size_t kind(unsigned char byte) { return byte < kAscii ? byte : kAscii; }
 
-  bool cuts_[2][2] = {{true, true}, {true, true}};  // [before is a space][after is a space]
+  std::array<std::array<bool, kAscii + 1>, kAscii + 1> joined_{};
+  bool cuts_before_spaces_ = true;
+  bool cuts_after_spaces_ = true;
+  tokenizer::fast::CharacterJoints joints_;
 };
+
+/// A tokenizer::fast::WordScanner of a WordSplit's words, which leaves out cuts at the first bytes
+/// of each call.
+using SplitScanner = size_t (*)(const WordSplit& split, tokenizer::fast::WordScan& scan,
+                                uint32_t* starts);
+
+size_t scan_split_portable(const WordSplit& split, tokenizer::fast::WordScan& scan,
+                           uint32_t* starts);
+size_t scan_split_avx2(const WordSplit& split, tokenizer::fast::WordScan& scan, uint32_t* starts);
+size_t scan_split_avx512(const WordSplit& split, tokenizer::fast::WordScan& scan, uint32_t* starts);
+
+/// On processors other than x86-64 always the portable one.
+SplitScanner split_scanner(InstructionSet set);
 
 }  // namespace meg::tokenizer::sentencepiece::fast
