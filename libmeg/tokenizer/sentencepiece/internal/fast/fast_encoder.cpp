@@ -238,7 +238,11 @@ std::optional<FastModel> FastModel::build(const Model& model) {
   }
   FastModel fast(model, WordSplit(texts));
   if (model.file().type == ModelType::kUnigram) {
-    fast.unigram_.emplace(all, score_of_unknown(model.pieces()));
+    std::vector<int32_t> byte_ids;
+    for (int byte = 0; model.file().byte_fallback && byte < 256; ++byte) {
+      byte_ids.push_back(model.byte_id(static_cast<unsigned char>(byte)));
+    }
+    fast.unigram_.emplace(all, score_of_unknown(model.pieces()), byte_ids);
   } else {
     fast.bpe_.emplace(pieces, symbols);
   }

@@ -36,14 +36,22 @@ float pass_limit(float largest_score) {
 
 }  // namespace
 
-UnigramTable::UnigramTable(const std::vector<Piece>& pieces, float unknown_score)
+UnigramTable::UnigramTable(const std::vector<Piece>& pieces, float unknown_score,
+                           std::span<const int32_t> byte_ids)
     : trie_(entries_of(pieces)),
       unknown_score_(unknown_score),
       largest_score_(std::abs(unknown_score)) {
+  const auto set_score = [this](int32_t id, float score) {
+    scores_.resize(std::max(scores_.size(), static_cast<size_t>(id) + 1));
+    scores_[static_cast<size_t>(id)] = score;
+  };
   for (const Piece& piece : pieces) {
-    scores_.resize(std::max(scores_.size(), static_cast<size_t>(piece.id) + 1));
-    scores_[static_cast<size_t>(piece.id)] = piece.score;
+    set_score(piece.id, piece.score);
     largest_score_ = std::max(largest_score_, std::abs(piece.score));
+  }
+  for (size_t byte = 0; byte < byte_ids.size(); ++byte) {
+    const bool is_first = (byte & 0xC0) != 0x80;
+    set_score(byte_ids[byte], is_first ? unknown_score : 0);
   }
 }
 
@@ -134,7 +142,7 @@ bool UnigramSegmenter::has_unknown() const { return any_unknown(segments_); }
 /// same word may be cut in two ways at two places of a text. Where the best way is better by more
 /// than all roundings together can be, it wins at every place.
 bool UnigramSegmenter::is_fixed(std::string_view word) {
-  if (word.size() > kMaxFixedBytes || has_unknown()) return false;
+  if (word.size() > kMaxFixedBytes) return false;
   // The sum of each way is rounded once a segment, of which the other ways have up to one a byte.
   const double roundings = static_cast<double>(segments_.size() + word.size());
   const Two& sums = two_[word.size()];

@@ -24,10 +24,14 @@ class UnigramTable {
     float score;
   };
 
-  UnigramTable(const std::vector<Piece>& pieces, float unknown_score);
+  /// byte_ids: those that stand for the bytes of unknown characters, by byte; empty where there are
+  /// none.
+  UnigramTable(const std::vector<Piece>& pieces, float unknown_score,
+               std::span<const int32_t> byte_ids);
 
   const PieceTrie& trie() const { return trie_; }
 
+  /// What an id adds to the sum. Of the bytes of an unknown character the first adds its score.
   float score(int32_t id) const { return scores_[static_cast<size_t>(id)]; }
 
   float unknown_score() const { return unknown_score_; }
@@ -60,7 +64,8 @@ class UnigramSegmenter {
   /// Whether the word that segment() had last has an unknown segment.
   bool has_unknown() const;
 
-  /// Whether the segments of that word do not depend on its context, as long as may_pass().
+  /// Whether the segments of that word do not depend on its context, as long as may_pass() and
+  /// unknown ones are written as ids of bytes.
   bool is_fixed(std::string_view word);
 
   /// Whether the text's next word, if it is_fixed(), may be passed over by the ids of its segments.
