@@ -20,8 +20,18 @@ PlainCharacters::PlainCharacters(const Model& model) : rules_(model.charsmap().c
   if (model.file().normalizer.escape_whitespaces) {
     rules_[text::decode_code_point(kSpaceSymbol).code_point] |= Charsmap::kChanges;
   }
-  graphic_is_plain_ = std::none_of(rules_.begin() + ' ', rules_.begin() + 0x7F,
-                                   [](uint8_t rules) { return (rules & Charsmap::kChanges) != 0; });
+  const auto is_alone = [](uint8_t rules) {
+    return (rules & (Charsmap::kChanges | Charsmap::kContinues)) == 0;
+  };
+  const auto are_alone = [&](char32_t first, char32_t last) {
+    return std::all_of(&rules_[first], &rules_[last] + 1, is_alone);
+  };
+  has_graphic_ = are_alone(' ', '~');
+  has_ideographs_ = are_alone(0x4000, 0x9FFF) && are_alone(0xB000, 0xCFFF);
+  for (char32_t character = 0x80; character < 0x800; ++character) {
+    const unsigned bit = is_alone(rules_[character]) ? 1U << (character % 8) : 0;
+    two_byte_set_.entries[character / 8] |= static_cast<uint8_t>(bit);
+  }
 }
 
 }  // namespace meg::tokenizer::sentencepiece::fast

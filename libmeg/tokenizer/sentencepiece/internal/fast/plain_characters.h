@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -11,11 +12,19 @@ namespace meg::tokenizer::sentencepiece::fast {
 /// The characters of a text that normalizing leaves as they are. Immutable; shared between threads.
 class PlainCharacters {
  public:
+  /// Those of two bytes that have no rules but perhaps kBegins: bit c % 8 of entry c / 8 stands for
+  /// the code point c.
+  struct alignas(64) TwoByteSet {
+    std::array<uint8_t, 256> entries{};
+  };
+
   explicit PlainCharacters(const Model& model);
 
-  /// Bytes of the character at `at` if it stays as it is, 0 if that has to be looked up. 6 bytes
-  /// from `at` on must be readable, even if the text ends at `end` before.
-  size_t plain_size(const char* at, const char* end) const {
+  // Bytes of the character at `at`; 0 if it has to be looked up. 6 bytes from `at` on must be
+  // readable, even if the text ends at `end` before.
+
+  /// For a character that stays as it is.
+  [[gnu::always_inline]] size_t plain_size(const char* at, const char* end) const {
     const Character character = decode(at);
     if (character.size == 0 || character.size > static_cast<size_t>(end - at)) return 0;
     const uint8_t rules = rules_[character.code_point];
@@ -24,9 +33,23 @@ class PlainCharacters {
     return may_continue(at + character.size, end) ? 0 : character.size;
   }
 
-  /// Whether plain_size() is 1 for all ASCII characters from space to tilde before another one of
-  /// ASCII.
-  bool graphic_is_plain() const { return graphic_is_plain_; }
+  /// For one that stays as it is and leaves the one before it so, unless the next one changes it.
+  [[gnu::always_inline]] size_t size_alone(const char* at, const char* end) const {
+    const Character character = decode(at);
+    if (character.size == 0 || character.size > static_cast<size_t>(end - at)) return 0;
+    const uint8_t rules = rules_[character.code_point];
+    return (rules & (Charsmap::kChanges | Charsmap::kContinues)) == 0 ? character.size : 0;
+  }
+
+  // Sets of characters for which size_alone() is not 0.
+
+  /// Whether all ASCII characters from space to tilde are.
+  bool has_graphic() const { return has_graphic_; }
+
+  /// Whether all are from U+4000 to U+9FFF and from U+B000 to U+CFFF.
+  bool has_ideographs() const { return has_ideographs_; }
+
+  const TwoByteSet& two_byte_set() const { return two_byte_set_; }
 
  private:
   struct Character {
@@ -34,7 +57,7 @@ class PlainCharacters {
     size_t size;  // 0 for what is not the start of a character or of one of four bytes
   };
 
-  static Character decode(const char* at) {
+  [[gnu::always_inline]] static Character decode(const char* at) {
     const auto byte = [at](size_t i) { return static_cast<unsigned char>(at[i]); };
     const auto is_continuation = [&](size_t i) { return (byte(i) & 0xC0) == 0x80; };
     const unsigned lead = byte(0);
@@ -53,9 +76,9 @@ class PlainCharacters {
     return next.size == 0 || (rules_[next.code_point] & Charsmap::kContinues) != 0;
   }
 
-  std::vector<uint8_t>
-      rules_;  // as Charsmap::character_rules(), with what else changes a character
-  bool graphic_is_plain_;
+  std::vector<uint8_t> rules_;  // Charsmap::character_rules(), and what else changes a character
+  bool has_graphic_, has_ideographs_;
+  TwoByteSet two_byte_set_;
 };
 
 }  // namespace meg::tokenizer::sentencepiece::fast

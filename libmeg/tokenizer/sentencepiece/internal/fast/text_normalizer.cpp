@@ -7,27 +7,12 @@
 
 namespace meg::tokenizer::sentencepiece::fast {
 
-namespace {
-
-constexpr uint64_t kOnes = 0x0101010101010101u;
-constexpr uint64_t kTops = kOnes << 7;
-
-/// The top bit of each byte that is zero.
-uint64_t zero_bytes(uint64_t bytes) { return ~(((bytes & ~kTops) + ~kTops) | bytes) & kTops; }
-
-/// Whether all are from space to tilde.
-bool are_graphic(uint64_t bytes) {
-  const uint64_t below_space = (bytes | kTops) - kOnes * ' ';  // its top bit is then zero
-  return ((bytes | (below_space ^ kTops) | zero_bytes(bytes ^ (kOnes * 0x7F))) & kTops) == 0;
-}
-
-}  // namespace
-
 TextNormalizer::TextNormalizer(const Model& model, const PlainCharacters& plain)
     : model_(model),
       spec_(model.file().normalizer),
       form_(spec_.escape_whitespaces),
       plain_(plain),
+      plain_run_(plain_run(best_instruction_set())),
       identity_(spec_.precompiled_charsmap.empty() && model.user_symbols().empty()) {}
 
 std::string_view TextNormalizer::normalize(std::string_view text) {
@@ -106,8 +91,14 @@ void TextNormalizer::normalize_rest(std::string_view text) {
 const char* TextNormalizer::put_plain(const char* at, const char* end) {
   const bool collapses = spec_.remove_extra_whitespaces;
   while (at < end) {
-    if (plain_.graphic_is_plain() && static_cast<signed char>(*at) >= 0) at = put_eights(at, end);
-    if (at == end) break;
+    const size_t run = plain_run_(plain_, at, end, collapses, after_space_);
+    if (run > 0) {
+      std::memcpy(out_, at, kRunBytes);
+      out_ += run;
+      at += run;
+      after_space_ = collapses && at[-1] == ' ';
+      continue;
+    }
     const size_t size = plain_.plain_size(at, end);
     if (size == 0) break;
     const bool space = *at == ' ';
@@ -118,28 +109,6 @@ const char* TextNormalizer::put_plain(const char* at, const char* end) {
     after_space_ = collapses && space;
     at += size;
   }
-  return at;
-}
-
-/// Copies eight graphic characters at a time, as long as no space among them is an extra one and an
-/// ASCII character follows.
-const char* TextNormalizer::put_eights(const char* at, const char* end) {
-  const bool collapses = spec_.remove_extra_whitespaces;
-  bool after_space = after_space_;
-  for (; end - at > 8; at += 8) {
-    uint64_t bytes;
-    std::memcpy(&bytes, at, sizeof(bytes));
-    if (!are_graphic(bytes) || static_cast<signed char>(at[8]) < 0) break;
-    const uint64_t spaces = zero_bytes(bytes ^ (kOnes * ' '));
-    // Tell for each byte whether the one before it is a space; the first looks at the byte before
-    // the eight.
-    const uint64_t before = spaces << 8 | (after_space ? 0x80 : 0);
-    if (collapses && (spaces & before) != 0) break;
-    std::memcpy(out_, &bytes, sizeof(bytes));
-    out_ += sizeof(bytes);
-    after_space = collapses && spaces >> 63 != 0;
-  }
-  after_space_ = after_space;
   return at;
 }
 
