@@ -155,16 +155,25 @@ class FastEncoder : public TokenEncoder {
   template <class Cache>
   Id* encode_new(Cache& cache, std::string_view word, Id* out) {
     const std::optional<int32_t> id = table_.unmerged_word(word);
-    if (id || model_.merges_characters()) {
-      Id* const end = id ? put_id(*id, out) : merge(word, out);
-      learn(cache, word, {out, end});
-      return end;
+    if (id) return learned(cache, word, out, put_id(*id, out));
+    if (model_.merges_characters()) {
+      model_.start_pieces(word, start_pieces_);
+      if (start_pieces_.empty()) return learned(cache, word, out, out);
+      short_words_.emplace_back(start_pieces_, table_);
+    } else {
+      short_words_.emplace_back(word, table_);
     }
     const typename Cache::Key key(word.data(), word.size());
     cache.await(key, key.hash(), new_words_.size());
     new_words_.emplace_back().text = word;
-    short_words_.emplace_back(word, table_);
     return leave_gap(new_words_.size() - 1, out);
+  }
+
+  /// Learns a word's ids, from begin to end. Returns end.
+  template <class Cache>
+  Id* learned(Cache& cache, std::string_view word, Id* begin, Id* end) {
+    learn(cache, word, {begin, end});
+    return end;
   }
 
   Id* leave_gap(size_t word, Id* out) {
