@@ -89,6 +89,9 @@ class BpeModel {
 
   bool merges_characters() const { return of_characters_; }
 
+  /// Whether every character that the vocabulary lacks becomes bytes.
+  bool knows_all_bytes() const { return fallback_bytes_.all(); }
+
   /// Id of a word that is a token and is not merged; nullopt for others, and for all words if the
   /// model merges every word.
   std::optional<int32_t> whole_word(std::string_view word) const { return whole_words_.find(word); }

@@ -57,6 +57,21 @@ fast::WordScanner scanner_of(const TokenizerJson& file, InstructionSet set) {
   return metaspace_scanner(file);
 }
 
+/// Where texts that no expression divides may be cut; nullopt if the model may join what no piece
+/// contains: unknown characters, or those beside ones that are left out.
+std::optional<fast::WordSplit> split_of(const TokenizerJson& file) {
+  const BpeModel& bpe = *file.bpe;
+  if (!file.pre_tokenizer.words.empty() || !bpe.merges_characters()) return std::nullopt;
+  if (!bpe.knows_all_bytes() || !bpe.whole_words().empty()) return std::nullopt;
+  std::vector<std::string_view> pieces;
+  for (int32_t piece = 0; piece < bpe.piece_count(); ++piece) {
+    pieces.push_back(bpe.piece_bytes(piece));
+  }
+  fast::WordSplit split(pieces, fast::SpaceMark::kSymbol);
+  if (file.pre_tokenizer.metaspace && file.pre_tokenizer.metaspace->split) split.cut_before_marks();
+  return split;
+}
+
 /// The reference implementation: words by the regular expression that the file names.
 Result<std::function<size_t(std::string_view)>> reference_words(const TokenizerJson& file) {
   const std::string& words = file.pre_tokenizer.words;
@@ -184,6 +199,8 @@ Result<std::unique_ptr<HuggingFaceTokenizer>> HuggingFaceTokenizer::parse(std::s
   }
   if (read.bpe) {
     MEG_ASSIGN_OR_RETURN(made->merge_table_, fast::MergeTable::build(*read.bpe));
+    made->split_ = split_of(read);
+    if (made->split_) made->scan_ = fast::split_scanner(options.instruction_set);
   }
   return made;
 }
@@ -224,7 +241,8 @@ std::unique_ptr<TokenEncoder> HuggingFaceTokenizer::new_word_encoder(DType dtype
   if (options_.reference) {
     return reference::new_reference_encoder(*file_.bpe, dtype, reference_words_);
   }
-  return fast::new_fast_encoder(*file_.bpe, *merge_table_, dtype, scan_, options_.instruction_set);
+  return fast::new_fast_encoder(*file_.bpe, *merge_table_, dtype, scan_, options_.instruction_set,
+                                split_ ? &*split_ : nullptr);
 }
 
 std::unique_ptr<TokenEncoder> HuggingFaceTokenizer::new_encoder(DType dtype) const {

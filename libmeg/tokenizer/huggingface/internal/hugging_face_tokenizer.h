@@ -10,6 +10,7 @@
 
 #include "libmeg/base/cpu.h"
 #include "libmeg/tokenizer/bpe/internal/fast/merge_table.h"
+#include "libmeg/tokenizer/bpe/internal/fast/word_split.h"
 #include "libmeg/tokenizer/huggingface/internal/tokenizer_json.h"
 #include "libmeg/tokenizer/open_tokenizer.h"
 #include "libmeg/tokenizer/tokenizer.h"
@@ -76,6 +77,7 @@ class HuggingFaceTokenizer : public Tokenizer {
   const Options options_;
   std::optional<fast::MergeTable> merge_table_;
   fast::WordScanner scan_ = nullptr;
+  std::optional<fast::WordSplit> split_;  // of a scan_ that needs it
   std::function<size_t(std::string_view)> reference_words_;
   AddedTokenFinder in_text_, in_normalized_;
   std::optional<int32_t> eod_, bos_, pad_;

@@ -18,6 +18,8 @@ class ByteBlock {
     return join(in_range(low_, low, high), in_range(high_, low, high));
   }
 
+  uint64_t equal(char byte) const { return in_range(byte, byte); }
+
   uint64_t letters() const {
     const __m256i to_lower = _mm256_set1_epi8(0x20);
     return join(in_range(_mm256_or_si256(low_, to_lower), 'a', 'z'),

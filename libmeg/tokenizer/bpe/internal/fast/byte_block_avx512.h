@@ -21,6 +21,8 @@ class ByteBlock {
   /// The bytes from `low` to `high`, both below 0x7f.
   uint64_t in_range(char low, char high) const { return in_range(bytes_, low, high); }
 
+  uint64_t equal(char byte) const { return in_range(bytes_, byte, byte); }
+
   /// A to Z and a to z.
   uint64_t letters() const {
     // Setting bit 0x20 maps only A to Z onto a to z; a byte of 0x80 or above keeps its top bit.

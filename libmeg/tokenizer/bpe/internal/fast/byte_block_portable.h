@@ -20,6 +20,13 @@ class ByteBlock {
     return gathered([=](uint64_t word) { return in_range(word, low, high); });
   }
 
+  uint64_t equal(char byte) const {
+    return gathered([=](uint64_t word) {
+      const uint64_t difference = word ^ repeated(static_cast<uint8_t>(byte));
+      return ~(((difference & ~kTops) + ~kTops) | difference);
+    });
+  }
+
   uint64_t letters() const {
     return gathered([](uint64_t word) { return in_range(word | repeated(0x20), 'a', 'z'); });
   }

@@ -18,8 +18,14 @@ namespace {
 template <class Id>
 class FastEncoder : public TokenEncoder {
  public:
-  FastEncoder(const BpeModel& model, const MergeTable& table, WordScanner scan, AskWords ask_words)
-      : model_(model), table_(table), merger_(table), scan_(scan), ask_words_(ask_words) {
+  FastEncoder(const BpeModel& model, const MergeTable& table, WordScanner scan,
+              const WordSplit* split, AskWords ask_words)
+      : model_(model),
+        table_(table),
+        merger_(table),
+        scan_(scan),
+        split_(split),
+        ask_words_(ask_words) {
     new_words_.reserve(kNewWords);
     short_words_.reserve(kNewWords);
     gaps_.reserve(kGaps);
@@ -33,6 +39,7 @@ class FastEncoder : public TokenEncoder {
     Id* out = begin;
     WordScan scan(text);
     if (table_.joints().cuts()) scan.joints = &table_.joints();
+    scan.split = split_;
     const char* word = text.data();
     while (scan.position < scan.end) {
       const char* const base = scan.position;
@@ -290,6 +297,7 @@ class FastEncoder : public TokenEncoder {
   std::vector<int32_t> start_pieces_;
   WordMerger merger_;
   WordScanner scan_;
+  const WordSplit* split_;
   AskWords ask_words_;
   AsciiCache ascii_;
   WideCache wide_;
@@ -308,12 +316,13 @@ class FastEncoder : public TokenEncoder {
 }  // namespace
 
 std::unique_ptr<TokenEncoder> new_fast_encoder(const BpeModel& model, const MergeTable& table,
-                                               DType dtype, WordScanner scan, InstructionSet set) {
+                                               DType dtype, WordScanner scan, InstructionSet set,
+                                               const WordSplit* split) {
   const AskWords ask_words = words_asker(set);
   if (dtype == DType::kUint16) {
-    return std::make_unique<FastEncoder<uint16_t>>(model, table, scan, ask_words);
+    return std::make_unique<FastEncoder<uint16_t>>(model, table, scan, split, ask_words);
   }
-  return std::make_unique<FastEncoder<int32_t>>(model, table, scan, ask_words);
+  return std::make_unique<FastEncoder<int32_t>>(model, table, scan, split, ask_words);
 }
 
 }  // namespace meg::tokenizer::fast

@@ -11,9 +11,10 @@ namespace meg::tokenizer::fast {
 
 /// Encoder of BPE: a pretokenizer (word_scan.h), bounded caches of word -> ids (word_cache.h) and,
 /// for words that are in none, merging (word_merger.h).
-/// dtype: kUint16 (where every id fits) or kInt32. set: that words are looked up with. model and
-/// its table must outlive the encoder.
+/// dtype: kUint16 (where every id fits) or kInt32. set: that words are looked up with. split: what
+/// split_scanner() needs. model, its table and split must outlive the encoder.
 std::unique_ptr<TokenEncoder> new_fast_encoder(const BpeModel& model, const MergeTable& table,
-                                               DType dtype, WordScanner scan, InstructionSet set);
+                                               DType dtype, WordScanner scan, InstructionSet set,
+                                               const WordSplit* split = nullptr);
 
 }  // namespace meg::tokenizer::fast

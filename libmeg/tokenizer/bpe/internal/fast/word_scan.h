@@ -16,6 +16,7 @@ inline constexpr size_t kScanBytes = 8192;
 inline constexpr size_t kScanRoom = kScanBytes + 64;
 
 class CharacterJoints;
+class WordSplit;
 
 /// Where the scan of one text stands.
 ///
@@ -33,7 +34,10 @@ struct WordScan {
   /// whose end is unknown.
   const CharacterJoints* joints = nullptr;
 
-  /// Class of the character before position: one of the bits below, 0 at the start of the text.
+  const WordSplit* split = nullptr;  ///< for split_scanner()
+
+  /// What the scanner keeps of the bytes before position, 0 at the start of the text: GPT-2's keeps
+  /// the class of the character there, one of the bits below.
   uint32_t previous = 0;
 
   /// Left over from a contraction ('ll) that reaches past position: bit i stands for position + i.

@@ -25,12 +25,12 @@ template <class Id, class Segmenter>
 class FastEncoder : public TokenEncoder {
  public:
   template <class Table>
-  FastEncoder(const Model& model, const PlainCharacters& plain, const WordSplit& split,
-              const Table& table, InstructionSet set)
+  FastEncoder(const Model& model, const PlainCharacters& plain,
+              const tokenizer::fast::WordSplit& split, const Table& table, InstructionSet set)
       : model_(model),
         form_(model.file().normalizer.escape_whitespaces),
         split_(split),
-        scan_(split_scanner(set)),
+        scan_(tokenizer::fast::split_scanner(set)),
         ask_words_(tokenizer::fast::words_asker(set)),
         normalizer_(model, plain),
         segmenter_(table) {}
@@ -44,10 +44,11 @@ class FastEncoder : public TokenEncoder {
     IdWriter<Id> writer(model_, begin);
     segmenter_.begin_text();
     WordScan scan(normalized);
+    scan.split = &split_;
     const char* word = normalized.data();
     while (scan.position < scan.end) {
       const char* const base = scan.position;
-      const size_t count = scan_(split_, scan, starts_.data());
+      const size_t count = scan_(scan, starts_.data());
       if (count == 0) continue;
       const char* const first = base + starts_[0];
       if (first != word) encode_word({word, first}, writer);
@@ -176,8 +177,8 @@ class FastEncoder : public TokenEncoder {
 
   const Model& model_;
   const SpaceForm form_;
-  const WordSplit& split_;
-  const SplitScanner scan_;
+  const tokenizer::fast::WordSplit& split_;
+  const tokenizer::fast::WordScanner scan_;
   const tokenizer::fast::AskWords ask_words_;
   TextNormalizer normalizer_;
   Segmenter segmenter_;
@@ -192,8 +193,8 @@ class FastEncoder : public TokenEncoder {
 
 template <class Segmenter, class Table>
 std::unique_ptr<TokenEncoder> make_encoder(const Model& model, const PlainCharacters& plain,
-                                           const WordSplit& split, const Table& table, DType dtype,
-                                           InstructionSet set) {
+                                           const tokenizer::fast::WordSplit& split,
+                                           const Table& table, DType dtype, InstructionSet set) {
   if (dtype == DType::kUint16) {
     return std::make_unique<FastEncoder<uint16_t, Segmenter>>(model, plain, split, table, set);
   }
@@ -229,14 +230,15 @@ std::optional<FastModel> FastModel::build(const Model& model) {
   const std::vector<MergePairs::Piece> pieces = pieces_of(model, PieceType::kNormal);
   const std::vector<MergePairs::Piece> symbols = pieces_of(model, PieceType::kUserDefined);
   std::vector<UnigramTable::Piece> all;
-  std::vector<std::string> texts;
+  std::vector<std::string_view> texts;
   for (const auto* const some : {&pieces, &symbols}) {
     for (const MergePairs::Piece& piece : *some) {
       all.push_back({piece.text, piece.id, piece.score});
       texts.push_back(piece.text);
     }
   }
-  FastModel fast(model, WordSplit(texts));
+  using tokenizer::fast::SpaceMark;
+  FastModel fast(model, tokenizer::fast::WordSplit(texts, SpaceMark::kSpace));
   if (model.file().type == ModelType::kUnigram) {
     std::vector<int32_t> byte_ids;
     for (int byte = 0; model.file().byte_fallback && byte < 256; ++byte) {

@@ -2,11 +2,12 @@
 
 #include <memory>
 #include <optional>
+#include <utility>
 
+#include "libmeg/tokenizer/bpe/internal/fast/word_split.h"
 #include "libmeg/tokenizer/sentencepiece/internal/fast/merge_pairs.h"
 #include "libmeg/tokenizer/sentencepiece/internal/fast/plain_characters.h"
 #include "libmeg/tokenizer/sentencepiece/internal/fast/unigram.h"
-#include "libmeg/tokenizer/sentencepiece/internal/fast/word_split.h"
 #include "libmeg/tokenizer/sentencepiece/internal/model.h"
 #include "libmeg/tokenizer/tokenizer.h"
 
@@ -23,11 +24,12 @@ class FastModel {
   std::unique_ptr<TokenEncoder> new_encoder(DType dtype) const;
 
  private:
-  FastModel(const Model& model, WordSplit split) : model_(&model), plain_(model), split_(split) {}
+  FastModel(const Model& model, tokenizer::fast::WordSplit split)
+      : model_(&model), plain_(model), split_(std::move(split)) {}
 
   const Model* model_;
   PlainCharacters plain_;
-  WordSplit split_;
+  tokenizer::fast::WordSplit split_;
   std::optional<UnigramTable> unigram_;
   std::optional<MergePairs> bpe_;
 };

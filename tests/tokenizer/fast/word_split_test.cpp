@@ -1,6 +1,6 @@
 // The scanners of every instruction set cut texts exactly where no piece has both neighbours.
 
-#include "libmeg/tokenizer/sentencepiece/internal/fast/word_split.h"
+#include "libmeg/tokenizer/bpe/internal/fast/word_split.h"
 
 #include <gtest/gtest.h>
 
@@ -12,17 +12,14 @@
 
 #include "libmeg/text/text_padding.h"
 
-namespace meg::tokenizer::sentencepiece::fast {
+namespace meg::tokenizer::fast {
 namespace {
 
-using tokenizer::fast::kScanBytes;
-using tokenizer::fast::kScanRoom;
-using tokenizer::fast::WordScan;
-
 const std::vector<std::string> kCharacters = {
-    " ",      " ",      "a",      "b",      "Z",      "z",      "@",      "[",      "`",
-    "{",      "0",      "9",      ",",      ".",      "(",      "\t",     "\n",     "\x7f",
-    "\u00e9", "\u0434", "\u2014", "\u4e00", "\u4e2d", "\u6587", "\u3042", "\uff0c", "\U0001f642"};
+    " ",      "\u2581", "\u2581", " ",      "a",         "b",      "Z",      "z",
+    "@",      "[",      "`",      "{",      "0",         "9",      ",",      ".",
+    "(",      "\t",     "\n",     "\x7f",   "\u00e9",    "\u0434", "\u2014", "\u4e00",
+    "\u4e2d", "\u6587", "\u3042", "\uff0c", "\U0001f642"};
 
 bool is_wide(const std::string& character) {
   return character.size() == 3 && character >= "\u3000";
@@ -35,11 +32,14 @@ bool is_ascii(char c) { return static_cast<signed char>(c) >= 0; }
 /// Characters of a text, and what WordSplit has to know of pieces, found in a simple way.
 class Expected {
  public:
-  explicit Expected(const std::vector<std::vector<std::string>>& pieces) {
+  Expected(const std::vector<std::vector<std::string>>& pieces, const std::string& mark)
+      : mark_(mark) {
     for (const auto& piece : pieces) {
       for (size_t i = 1; i < piece.size(); ++i) add(piece[i - 1], piece[i]);
     }
   }
+
+  void cut_before_marks() { before_mark_ = between_marks_ = false; }
 
   bool are_joined(const std::string& left, const std::string& right) const {
     if (is_wide(left) && is_wide(right)) return pairs_.contains({left, right});
@@ -48,9 +48,9 @@ class Expected {
 
   /// Whether a cut is due between the two.
   bool cuts(const std::string& left, const std::string& right) const {
-    if (left == " " && right == " ") return !between_spaces_;
-    if (right == " ") return !before_space_;
-    if (left == " ") return !after_space_;
+    if (left == mark_ && right == mark_) return !between_marks_;
+    if (right == mark_) return !before_mark_;
+    if (left == mark_) return !after_mark_;
     const bool is_plain = is_other(left) || is_other(right);
     return (is_plain || (is_wide(left) && is_wide(right))) && !are_joined(left, right);
   }
@@ -62,15 +62,17 @@ class Expected {
   static std::string shown(const std::string& c) { return is_ascii(c[0]) ? c : "wide"; }
 
   void add(const std::string& left, const std::string& right) {
+    before_mark_ |= left != mark_ && right == mark_;
+    after_mark_ |= left == mark_ && right != mark_;
+    between_marks_ |= left == mark_ && right == mark_;
+    if (left == mark_ || right == mark_) return;
     pairs_.insert({left, right});
     pairs_.insert({shown(left), shown(right)});
-    before_space_ |= left != " " && right == " ";
-    after_space_ |= left == " " && right != " ";
-    between_spaces_ |= left == " " && right == " ";
   }
 
   std::set<std::pair<std::string, std::string>> pairs_;
-  bool before_space_ = false, after_space_ = false, between_spaces_ = false;
+  std::string mark_;
+  bool before_mark_ = false, after_mark_ = false, between_marks_ = false;
 };
 
 std::string joined(const std::vector<std::string>& characters) {
@@ -87,36 +89,33 @@ std::vector<std::string> random_characters(std::mt19937& random, size_t count) {
   return characters;
 }
 
-/// Pieces that hold a space nowhere, at their beginning, at their end, or anywhere.
-std::vector<std::vector<std::string>> random_pieces(std::mt19937& random, unsigned spaces) {
+/// Pieces that hold a space mark nowhere, at their beginning, at their end, or anywhere.
+std::vector<std::vector<std::string>> random_pieces(std::mt19937& random, unsigned marks,
+                                                    const std::string& mark) {
   std::vector<std::vector<std::string>> pieces;
   for (size_t i = 0; i < 40; ++i) {
     std::vector<std::string> piece = random_characters(random, 1 + random() % 4);
-    if (spaces < 3) std::erase(piece, " ");
-    if (spaces == 1) piece.insert(piece.begin(), " ");
-    if (spaces == 2) piece.emplace_back(" ");
+    if (marks < 3) std::erase(piece, mark);
+    if (marks == 1) piece.insert(piece.begin(), mark);
+    if (marks == 2) piece.push_back(mark);
     pieces.push_back(piece);
   }
   return pieces;
 }
 
-/// The places where words start, and those where calls of the scanner did.
-struct Starts {
-  std::set<size_t> words, calls;
-};
-
-Starts starts_of(SplitScanner scanner, const WordSplit& split, const std::string& text) {
+/// The places where words start.
+std::set<size_t> starts_of(WordScanner scanner, const WordSplit& split, const std::string& text) {
   std::string padded = text;
   padded.append(text::kTextPadding, '\xE4');
   WordScan scan(std::string_view(padded).substr(0, text.size()));
-  Starts starts;
+  scan.split = &split;
+  std::set<size_t> starts;
   std::vector<uint32_t> found(kScanRoom);
   while (scan.position < scan.end) {
     const auto at = static_cast<size_t>(scan.position - padded.data());
-    starts.calls.insert(at);
-    const size_t count = scanner(split, scan, found.data());
+    const size_t count = scanner(scan, found.data());
     EXPECT_TRUE(std::is_sorted(found.begin(), found.begin() + static_cast<ptrdiff_t>(count)));
-    for (size_t i = 0; i < count; ++i) starts.words.insert(at + found[i]);
+    for (size_t i = 0; i < count; ++i) starts.insert(at + found[i]);
   }
   return starts;
 }
@@ -124,18 +123,25 @@ Starts starts_of(SplitScanner scanner, const WordSplit& split, const std::string
 TEST(WordSplit, CutsWhereNoPieceHasBothNeighbours) {
   std::mt19937 random(18);
   size_t wide_cuts = 0;
-  for (unsigned round = 0; round < 60; ++round) {
-    const auto pieces = random_pieces(random, round % 4);
+  for (unsigned round = 0; round < 120; ++round) {
+    const bool is_symbol = round % 8 >= 4;
+    const std::string mark = is_symbol ? "\u2581" : " ";
+    const auto pieces = random_pieces(random, round % 4, mark);
     std::vector<std::string> texts;
     for (const auto& piece : pieces) texts.push_back(joined(piece));
-    const WordSplit split(texts);
-    const Expected expected(pieces);
-    const auto characters = random_characters(random, round < 40 ? random() % 200 : 12000);
+    WordSplit split({texts.begin(), texts.end()},
+                    is_symbol ? SpaceMark::kSymbol : SpaceMark::kSpace);
+    Expected expected(pieces, mark);
+    if (round % 3 == 0) {
+      split.cut_before_marks();
+      expected.cut_before_marks();
+    }
+    const auto characters = random_characters(random, round < 80 ? random() % 200 : 12000);
     const std::string text = joined(characters);
-    const Starts portable = starts_of(scan_split_portable, split, text);
+    const std::set<size_t> words = starts_of(scan_split_portable, split, text);
     for (const InstructionSet set : {InstructionSet::kAvx2, InstructionSet::kAvx512}) {
       if (set > best_instruction_set()) continue;
-      EXPECT_EQ(starts_of(split_scanner(set), split, text).words, portable.words);
+      EXPECT_EQ(starts_of(split_scanner(set), split, text), words);
     }
     std::set<size_t> borders;
     size_t at = 0;
@@ -144,19 +150,18 @@ TEST(WordSplit, CutsWhereNoPieceHasBothNeighbours) {
       borders.insert(at);
       // Of two wide characters the filter may seem to know pairs that it does not; and their bytes
       // may belong to two calls.
-      const bool is_due = expected.cuts(characters[i - 1], characters[i]);
+      const bool is_cut = words.contains(at);
       const bool are_wide = is_wide(characters[i - 1]) && is_wide(characters[i]);
-      const bool is_cut = portable.words.contains(at);
       if (are_wide) wide_cuts += is_cut;
-      if (is_cut || (!are_wide && !portable.calls.contains(at))) {
-        EXPECT_EQ(is_cut, is_due) << characters[i - 1] << '|' << characters[i];
+      if (is_cut || !are_wide) {
+        EXPECT_EQ(is_cut, expected.cuts(characters[i - 1], characters[i]))
+            << characters[i - 1] << '|' << characters[i];
       }
     }
-    EXPECT_TRUE(std::includes(borders.begin(), borders.end(), portable.words.begin(),
-                              portable.words.end()));
+    EXPECT_TRUE(std::includes(borders.begin(), borders.end(), words.begin(), words.end()));
   }
   EXPECT_GT(wide_cuts, 500);
 }
 
 }  // namespace
-}  // namespace meg::tokenizer::sentencepiece::fast
+}  // namespace meg::tokenizer::fast
