@@ -150,6 +150,41 @@ def made_tokenizers(corpus):
         for whole in (True, False):
             yield f"metaspace {scheme} {whole}", add_tokens(
                 of_characters(corpus, byte_fallback=True, metaspace={"prepend_scheme": scheme, "split": whole}))
+    for seed in range(12):
+        yield f"joined {seed}", joined_at_random(random.Random(seed))
+
+
+# What models of characters may be cut beside: space marks, punctuation, digits, characters of three bytes.
+JOINED = "ab.,(01\n \u2581\u2581\u00e9\u0434\u0436\u2014\u4e2d\u6587\u5b57\u3042\uff0c\ud55c\U0001f642"
+
+
+def joined_at_random(chooser):
+    """A model of characters whose merges no training gives: across whatever words could be cut at."""
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+    pieces = sorted(character for character in set(JOINED) - {" "} if chooser.random() < 0.85)
+    merges = []
+    for _ in range(chooser.choice((20, 60, 200))):
+        pair = (chooser.choice(pieces), chooser.choice(pieces))
+        if len("".join(pair)) <= 6 and pair not in merges:
+            merges.append(pair)
+            pieces.append("".join(pair))
+    tokens = ["<unk>", *(f"<0x{byte:02X}>" for byte in range(256)), *dict.fromkeys(pieces)]
+    tokenizer = Tokenizer(models.BPE({token: i for i, token in enumerate(tokens)}, merges, unk_token="<unk>",
+                                     fuse_unk=chooser.random() < 0.5, byte_fallback=chooser.random() < 0.9))
+    kind = chooser.randrange(4)
+    if kind < 2:
+        tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("\u2581")][:kind] +
+                                                    [normalizers.Replace(" ", "\u2581")])
+    else:
+        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(
+            prepend_scheme=chooser.choice(("always", "first", "never")), split=kind == 2)
+    return tokenizer
+
+
+def joined_texts(chooser, count):
+    lengths = (1, 3, 10, 40, 200)
+    texts = ["".join(chooser.choices(JOINED, k=chooser.choice(lengths))) for _ in range(count)]
+    return texts + ["".join(chooser.choices(JOINED, k=9000)) for _ in range(2)]  # of several calls of a scanner
 
 
 def charsmap(rule):
@@ -344,6 +379,7 @@ def compare_all(program, folder, texts, made, ranked, chooser):
     for name, tokenizer in made:
         tokenizer.save(str(path))
         some = texts + (texts_of_joints(chooser, byte_values(tokenizer), TEXTS) if name.startswith("cjk") else [])
+        some += joined_texts(chooser, TEXTS // 4) if name.startswith("joined") else []
         expected = ids_of(tokenizer, some)
         right &= compare(name, some, expected, encode_with_libmeg(program, ["huggingface", str(path)], some))
         right &= compare_split(program, path, name, tokenizer, some[::4])
