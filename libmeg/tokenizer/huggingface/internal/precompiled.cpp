@@ -2,8 +2,11 @@
 
 #include <utf8proc.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "libmeg/text/utf8.h"
 #include "libmeg/tokenizer/internal/base64.h"
@@ -85,15 +88,35 @@ size_t grapheme_size(std::string_view text) {
   return size;
 }
 
+/// Whether the character is a grapheme of its own beside others of which this is true.
+bool is_grapheme(char32_t code_point) {
+  if (tokenizer::grapheme_class(code_point).bits != 0) return false;
+  const auto known = utf8proc_get_property(static_cast<utf8proc_int32_t>(code_point))->boundclass;
+  return known == UTF8PROC_BOUNDCLASS_OTHER || known == UTF8PROC_BOUNDCLASS_LV ||
+         known == UTF8PROC_BOUNDCLASS_LVT;
+}
+
 class Precompiled : public Normalizer {
  public:
-  explicit Precompiled(Charsmap rules) : rules_(std::move(rules)) {}
+  explicit Precompiled(Charsmap rules) : rules_(std::move(rules)) {
+    std::vector<uint8_t> character_rules = rules_.character_rules();
+    for (char32_t c = 0; c < character_rules.size(); ++c) {
+      is_alone_.push_back((character_rules[c] & Charsmap::kChanges) == 0 && is_grapheme(c));
+    }
+  }
 
   Status apply(std::string& text, size_t& front) const override {
     Origins origins(count_characters(std::string_view(text).substr(0, front)));
     std::string changed;
     changed.reserve(text.size());
     for (std::string_view rest = text; !rest.empty();) {
+      const Run run = run_alone(rest);
+      if (run.size > 0) {
+        changed += rest.substr(0, run.size);
+        origins.keep(run.characters);
+        rest.remove_prefix(run.size);
+        continue;
+      }
       const std::string_view grapheme = rest.substr(0, grapheme_size(rest));
       rest.remove_prefix(grapheme.size());
       if (grapheme.size() >= kLongGrapheme || !append_replacement(grapheme, changed, origins)) {
@@ -124,6 +147,13 @@ class Precompiled : public Normalizer {
       if (written_ && old_count > new_count) consumed_ += old_count - new_count;
     }
 
+    /// replace(1, 1), so many times.
+    void keep(size_t count) {
+      front_ += std::min(count, old_front_ - std::min(consumed_, old_front_));
+      consumed_ += count;
+      written_ = written_ || count > 0;
+    }
+
     size_t front() const { return front_; }
 
    private:
@@ -132,6 +162,30 @@ class Precompiled : public Normalizer {
     size_t front_ = 0;
     bool written_ = false;
   };
+
+  struct Run {
+    size_t size = 0, characters = 0;
+  };
+
+  /// The characters at the beginning of text that are graphemes without a rule. The last one is
+  /// left out where others follow, which it may belong together with.
+  Run run_alone(std::string_view text) const {
+    Run run;
+    size_t last = 0;
+    size_t size = 0;
+    while (size < text.size()) {
+      const auto byte = static_cast<unsigned char>(text[size]);
+      const text::DecodedCodePoint next = byte < 0x80 ? text::DecodedCodePoint{byte, 1}
+                                                      : text::decode_code_point(text.substr(size));
+      if (next.code_point >= is_alone_.size() || !is_alone_[next.code_point]) break;
+      last = next.size;
+      size += last;
+      ++run.characters;
+    }
+    run.size = size;
+    if (size == text.size() || size == 0) return run;
+    return {size - last, run.characters - 1};
+  }
 
   /// Applies the rule of the shortest sequence that `part` begins with; false where there is none.
   bool append_replacement(std::string_view part, std::string& changed, Origins& origins) const {
@@ -154,6 +208,7 @@ class Precompiled : public Normalizer {
   }
 
   const Charsmap rules_;
+  std::vector<uint8_t> is_alone_;  // by code point, below Charsmap::kRuledCharacters
 };
 
 }  // namespace

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <string_view>
 
 #include "libmeg/tokenizer/bpe/internal/fast/word_cache.h"
@@ -13,7 +15,7 @@ namespace meg::tokenizer::fast {
 /// id per byte. For use by one thread.
 template <class Id>
 class CachedWords {
-  using MediumCache = WordCache<Id, 32, 64, size_t{1} << 14>;
+  using MediumCache = WordCache<Id, 32, 64, size_t{1} << 16>;
 
  public:
   /// Ids that encode() may write after those of the word.
@@ -26,26 +28,46 @@ class CachedWords {
   Id* encode(std::string_view word, Id* out, const Segment& segment) {
     if (word.size() < 16) return encode_with(short_, word, out, segment);
     if (word.size() < 32) return encode_with(medium_, word, out, segment);
-    return segment(word, out);
+    return encode_long(word, out, segment);
   }
 
  private:
+  // Of longer words fewer are met again, and they push others out.
+  static constexpr size_t kMaxCachedBytes = 256;
+  static constexpr size_t kLongSlots = size_t{1} << 16;
+  static constexpr size_t kLongStoreBytes = size_t{4} << 20;
+
   template <class Cache, class Segment>
-  static Id* encode_with(Cache& cache, std::string_view word, Id* out, const Segment& segment) {
+  Id* encode_with(Cache& cache, std::string_view word, Id* out, const Segment& segment) {
     const typename Cache::Key key(word.data(), word.size());
     const uint64_t hash = key.hash();
     const typename Cache::Entry* const entry = cache.find(key, hash);
-    if (entry != nullptr && entry->has_ids()) {
+    if (entry != nullptr && !entry->has_ids()) return encode_long(word, out, segment);
+    if (entry != nullptr) {
       std::memcpy(out, entry->ids.data(), sizeof(entry->ids));
       return out + entry->count;
     }
     Id* const end = segment(word, out);
-    if (entry == nullptr && end != nullptr) cache.insert(key, hash, {out, end});
+    if (end != nullptr && !cache.insert(key, hash, {out, end})) {
+      long_.insert(word, hash_word(word), {out, end});
+    }
     return end;
   }
 
-  WordCache<Id, 16, 32, size_t{1} << 16> short_;
+  template <class Segment>
+  Id* encode_long(std::string_view word, Id* out, const Segment& segment) {
+    if (word.size() > kMaxCachedBytes) return segment(word, out);
+    const uint64_t hash = hash_word(word);
+    const std::span<const Id> known = long_.find(word, hash);
+    if (!known.empty()) return std::copy(known.begin(), known.end(), out);
+    Id* const end = segment(word, out);
+    if (end != nullptr) long_.insert(word, hash, {out, end});
+    return end;
+  }
+
+  WordCache<Id, 16, 32, size_t{1} << 18> short_;
   MediumCache medium_;
+  LongWordCache<Id> long_{kLongSlots, kLongStoreBytes};
 };
 
 }  // namespace meg::tokenizer::fast
