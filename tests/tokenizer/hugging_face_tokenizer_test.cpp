@@ -251,6 +251,12 @@ TEST(HuggingFaceTokenizer, NamesPartsThatAreNotSupported) {
       {"/pre_tokenizer",
        {{"type", "Split"}, {"pattern", {{"Regex", "(a"}}}, {"behavior", "Isolated"}},
        "pattern \"(a\": missing closing parenthesis"},
+      {"/pre_tokenizer",
+       {{"type", "Metaspace"}, {"replacement", "__"}},
+       ".pre_tokenizer: a replacement that is not one character is not supported"},
+      {"/decoder",
+       {{"type", "Metaspace"}, {"replacement", ""}},
+       ".decoder: a replacement that is not one character is not supported"},
       {"/decoder", {{"type", "CTC"}}, ".decoder: CTC is not supported"},
       {"/post_processor", {{"type", "Other"}}, ".post_processor: Other is not supported"},
   };

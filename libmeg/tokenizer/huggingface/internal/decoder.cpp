@@ -251,12 +251,10 @@ MadeDecoder read_strip_decoder(const JsonPart& part) {
 }
 
 MadeDecoder read_metaspace(const JsonPart& part) {
-  MEG_ASSIGN_OR_RETURN(const std::string replacement,
-                       part.text("replacement", Metaspace().replacement));
+  MEG_ASSIGN_OR_RETURN(const std::string replacement, read_space_replacement(part));
   MEG_ASSIGN_OR_RETURN(const bool old, part.boolean("add_prefix_space", true));
   MEG_ASSIGN_OR_RETURN(const std::string scheme,
                        part.text("prepend_scheme", old ? "always" : "never"));
-  if (replacement.empty()) return part.unsupported("an empty replacement");
   return make_decoder<MetaspaceDecoder>(replacement, scheme != "never");
 }
 

@@ -2,6 +2,7 @@
 
 #include "libmeg/text/text_padding.h"
 #include "libmeg/text/utf8.h"
+#include "libmeg/tokenizer/huggingface/internal/replace_byte.h"
 
 namespace meg::tokenizer {
 namespace {
@@ -80,13 +81,7 @@ Status HuggingFaceEncoder::encode_metaspaced(std::string_view text, bool is_firs
                                              TokenBuffer& tokens) {
   const Metaspace& metaspace = *parts_.pre_tokenizer.metaspace;
   spaced_.clear();
-  for (const char c : text) {
-    if (c == ' ') {
-      spaced_ += metaspace.replacement;
-    } else {
-      spaced_.push_back(c);
-    }
-  }
+  append_replacing_byte(text, ' ', metaspace.replacement, spaced_);
   const bool prepends = metaspace.prepend == Metaspace::Prepend::kAlways ||
                         (metaspace.prepend == Metaspace::Prepend::kFirst && is_first);
   if (prepends && !spaced_.starts_with(metaspace.replacement)) {

@@ -3,16 +3,14 @@
 #include <utf8proc.h>
 
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <cstdlib>
-#include <cstring>
 #include <new>
 #include <vector>
 
 #include "libmeg/text/printable.h"
 #include "libmeg/text/utf8.h"
 #include "libmeg/tokenizer/huggingface/internal/precompiled.h"
+#include "libmeg/tokenizer/huggingface/internal/replace_byte.h"
 #include "libmeg/tokenizer/internal/character_class.h"
 #include "libmeg/tokenizer/internal/lower_case.h"
 #include "libmeg/tokenizer/internal/normalization_class.h"
@@ -317,8 +315,13 @@ class ReplaceText : public Normalizer {
   }
 
   Status apply(std::string& text, size_t& front) const override {
-    if (from_.size() == 1 && to_.size() <= kFewBytes) {
-      replace_byte(text, front);
+    if (from_.size() == 1 && to_.size() <= kMostReplacingBytes) {
+      std::string changed;
+      append_replacing_byte(std::string_view(text).substr(0, front), from_[0], to_, changed);
+      const size_t changed_front = changed.size();
+      append_replacing_byte(std::string_view(text).substr(front), from_[0], to_, changed);
+      text = std::move(changed);
+      front = changed_front;
       return {};
     }
     Replacement replacement(text, front);
@@ -332,46 +335,6 @@ class ReplaceText : public Normalizer {
   }
 
  private:
-  static constexpr size_t kFewBytes = 8;
-
-  /// Spaces, mostly, of which there are so many that each must not cost a search and two calls.
-  void replace_byte(std::string& text, size_t& front) const {
-    constexpr uint64_t kOnes = 0x0101010101010101u;
-    const char from = from_[0];
-    std::array<char, kFewBytes> to{};
-    std::copy(to_.begin(), to_.end(), to.begin());
-    const char* at = text.data();
-    const char* const end = at + text.size();
-    const auto size_after = [&](size_t size) {
-      const auto found = static_cast<size_t>(std::count(at, at + size, from));
-      return size - found + found * to_.size();
-    };
-    std::string changed(size_after(text.size()) + 2 * kFewBytes, '\0');
-    front = size_after(front);
-    char* out = changed.data();
-    while (end - at >= static_cast<ptrdiff_t>(kFewBytes)) {
-      uint64_t bytes;
-      std::memcpy(&bytes, at, kFewBytes);
-      std::memcpy(out, at, kFewBytes);
-      bytes ^= kOnes * static_cast<unsigned char>(from);
-      // The lowest of these bits is exact.
-      const uint64_t found = (bytes - kOnes) & ~bytes & (kOnes << 7);
-      const auto before =
-          static_cast<size_t>(std::countr_zero(found) / 8);  // 8 where there is none
-      out += before;
-      at += before;
-      if (found == 0) continue;
-      std::memcpy(out, to.data(), kFewBytes);
-      out += to_.size();
-      ++at;
-    }
-    for (; at < end; ++at) {
-      out = *at == from ? std::copy(to_.begin(), to_.end(), out) : std::copy_n(at, 1, out);
-    }
-    changed.resize(static_cast<size_t>(out - changed.data()));
-    text = std::move(changed);
-  }
-
   std::string from_, to_;
 };
 

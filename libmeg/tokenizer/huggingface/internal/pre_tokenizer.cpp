@@ -6,6 +6,7 @@
 
 #include "libmeg/text/printable.h"
 #include "libmeg/text/utf8.h"
+#include "libmeg/tokenizer/huggingface/internal/normalizer.h"
 #include "libmeg/tokenizer/internal/character_class.h"
 #include "libmeg/tokenizer/internal/step_class.h"
 
@@ -233,7 +234,7 @@ class Reader {
     MEG_RETURN_IF_ERROR(part.allow_only(
         {"type", "replacement", "prepend_scheme", "split", "add_prefix_space", "str_rep"}));
     Metaspace metaspace;
-    MEG_ASSIGN_OR_RETURN(metaspace.replacement, part.text("replacement", metaspace.replacement));
+    MEG_ASSIGN_OR_RETURN(metaspace.replacement, read_space_replacement(part));
     MEG_ASSIGN_OR_RETURN(metaspace.split, part.boolean("split", true));
     MEG_ASSIGN_OR_RETURN(const bool old, part.boolean("add_prefix_space", true));
     MEG_ASSIGN_OR_RETURN(const std::string scheme,
@@ -243,7 +244,6 @@ class Reader {
     if (scheme != "never" && scheme != "first" && scheme != "always") {
       return part.unsupported(fmt::format("prepend_scheme {}", text::printable(scheme)));
     }
-    if (metaspace.replacement.empty()) return part.unsupported("an empty replacement");
     MEG_RETURN_IF_ERROR(words_to_step(part));
     result_.metaspace = std::move(metaspace);
     return {};
@@ -281,6 +281,12 @@ class Reader {
 };
 
 }  // namespace
+
+Result<std::string> read_space_replacement(const JsonPart& part) {
+  MEG_ASSIGN_OR_RETURN(std::string replacement, part.text("replacement", Metaspace().replacement));
+  if (count_characters(replacement) == 1) return replacement;
+  return part.unsupported("a replacement that is not one character");
+}
 
 Status split_text(const SplitStep& step, std::string_view text,
                   const std::function<Status(std::string_view part)>& emit) {

@@ -40,6 +40,9 @@ struct Metaspace {
   bool operator==(const Metaspace&) const = default;
 };
 
+/// The replacement of a Metaspace, which is one character.
+Result<std::string> read_space_replacement(const JsonPart& part);
+
 /// The part "pre_tokenizer" of a tokenizer.json, in the order in which its parts apply.
 /// Mirrors Hugging Face tokenizers, pre_tokenizers/.
 struct PreTokenizer {
