@@ -4,7 +4,8 @@
 encode_bench.py [--quick] [--runs N] [--corpus KIND ...] [--model TYPE=FILE ... | --vocabulary NAME ...]
 
 Makes the corpora (300 MB each; --quick: 30 MB) with make_corpus.py of the shared folder. Without
---model: a BPE, a Unigram and a WordPiece model, which are trained here, once. --vocabulary: those
+--model: a BPE, a Unigram and a WordPiece model, which are trained here, once, on the first corpus, and
+the first two as tokenizer.json in the forms of Llama 2 and XLM-RoBERTa. --vocabulary: those
 that the package quicktok-v1 brings, written as tokenizer.json. Compares all ids,
 then times fresh processes interleaved: every figure is a median, word caches are cold, imports and
 opening do not count. Reports CPU seconds, so that other work on the machine matters little.
@@ -31,6 +32,8 @@ PEERS = {
     "BertWordPieceLowerCase": ["tokenizers"],
     "HuggingFaceTokenizer": ["gigatoken", "fastokens", "quicktok", "tokie", "tiktoken", "tokenizers"],
 }
+# Of the models that are trained here: the others refuse them.
+TRAINED_PEERS = {"bpe": ["sentencepiece", "gigatoken", "tokenizers"], "uni": ["sentencepiece", "tokenizers"]}
 VOCABULARY = 32000
 
 
@@ -75,6 +78,32 @@ def texts_of(path):
     return converted
 
 
+def json_of(model, folder, kind):
+    """The model as a tokenizer.json: BPE as Llama 2's, Unigram as XLM-RoBERTa's with byte_fallback."""
+    from sentencepiece import sentencepiece_model_pb2
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+    read = sentencepiece_model_pb2.ModelProto()
+    with open(model, "rb") as file:
+        read.ParseFromString(file.read())
+    pieces = [piece.piece for piece in read.pieces]
+    if kind == "bpe":
+        ids = {piece: i for i, piece in enumerate(pieces)}
+        cuts = [(piece[:at], piece[at:]) for piece in pieces for at in range(1, len(piece))]
+        merges = [pair for pair in cuts if pair[0] in ids and pair[1] in ids]
+        tokenizer = Tokenizer(models.BPE(ids, merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+        tokenizer.normalizer = normalizers.Sequence(
+            [normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")])
+    else:
+        scores = [(piece.piece, piece.score) for piece in read.pieces]
+        tokenizer = Tokenizer(models.Unigram(scores, unk_id=0, byte_fallback=True))
+        tokenizer.normalizer = normalizers.Precompiled(read.normalizer_spec.precompiled_charsmap)
+        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    path = os.path.join(folder, kind, "tokenizer.json")
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    tokenizer.save(path)
+    return path
+
+
 def trained_models(arguments, texts):
     """A model of each kind, trained on the first 20 MB of a corpus."""
     import sentencepiece
@@ -94,6 +123,7 @@ def trained_models(arguments, texts):
                 vocab_size=VOCABULARY, hard_vocab_limit=False, byte_fallback=True,
                 minloglevel=2, input_sentence_size=200_000)
         yield "GPTSentencePieceTokenizer", path
+        yield "HuggingFaceTokenizer", json_of(path, arguments.corpus_dir, kind)
     path = os.path.join(arguments.corpus_dir, f"wordpiece{VOCABULARY}.txt")
     if not os.path.exists(path):
         trained = tokenizers.BertWordPieceTokenizer(lowercase=True)
@@ -140,6 +170,8 @@ def compare(arguments, tokenizer_type, model, texts):
         ours, theirs = os.path.join(folder, "ours"), os.path.join(folder, "theirs")
         for peer in PEERS[tokenizer_type]:
             if arguments.peers and peer not in arguments.peers:
+                continue
+            if peer not in TRAINED_PEERS.get(shown_name(model)[:3], PEERS[tokenizer_type]):
                 continue
             times = {"libmeg": [], peer: []}
             measure([arguments.program, tokenizer_type, model, texts, ours])
