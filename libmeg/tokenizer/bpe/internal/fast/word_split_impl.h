@@ -20,8 +20,9 @@ struct SplitBlock {
 template <SpaceMark kMark>
 inline constexpr int kMarkBytes = kMark == SpaceMark::kSpace ? 1 : 3;
 
+/// inside: the bytes that belong to the text.
 template <SpaceMark kMark, class Block>
-inline SplitBlock split_block(const unsigned char* bytes) {
+inline SplitBlock split_block(const unsigned char* bytes, uint64_t inside) {
   const Block block(bytes);
   const uint64_t others = ~(block.letters() | block.non_ascii());
   if constexpr (kMark == SpaceMark::kSpace) {
@@ -29,7 +30,7 @@ inline SplitBlock split_block(const unsigned char* bytes) {
     return {spaces, others & ~spaces};
   }
   uint64_t marks = 0;
-  for (uint64_t left = block.equal('\xE2'); left != 0; left &= left - 1) {
+  for (uint64_t left = block.equal('\xE2') & inside; left != 0; left &= left - 1) {
     const int i = __builtin_ctzll(left);
     marks |= uint64_t{bytes[i + 1] == 0x96 && bytes[i + 2] == 0x81} << i;
   }
@@ -83,9 +84,10 @@ inline size_t scan_split_at(WordScan& scan, uint32_t* starts) {
   StartBits words;
   SplitBlock before = left_over<kMark>(scan);
   for (size_t at = 0; at < scanned; at += 64) {
-    const SplitBlock block = split_block<kMark, Block>(bytes + at);
-    uint64_t asked = scanned - at < 64 ? (uint64_t{1} << (scanned - at)) - 1 : ~uint64_t{0};
-    if (at == 0 && scan.previous == 0) asked &= ~uint64_t{1};  // the start of the text
+    const uint64_t inside = scanned - at < 64 ? (uint64_t{1} << (scanned - at)) - 1 : ~uint64_t{0};
+    const SplitBlock block = split_block<kMark, Block>(bytes + at, inside);
+    const bool is_start = at == 0 && scan.previous == 0;  // of the text
+    const uint64_t asked = is_start ? inside & ~uint64_t{1} : inside;
     words.add(at, cuts_of<kMark>(split, block, before, bytes + at, asked));
     before = block;
   }
