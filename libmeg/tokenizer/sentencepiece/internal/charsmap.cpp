@@ -12,6 +12,9 @@ namespace {
 /// The library looks at this many of the sequences that a text begins with, the shortest ones.
 constexpr int kMaxMatches = 32;
 
+/// Prefixes of second characters that character_rules() follows; those of NFKC need a hundred.
+constexpr size_t kMostSteps = 1 << 16;
+
 /// Units come in blocks.
 constexpr size_t kBlockUnits = 256;
 
@@ -134,6 +137,7 @@ bool Charsmap::advance(size_t& at, unsigned char byte, bool& has_match) const {
 
 std::vector<uint8_t> Charsmap::character_rules() const {
   std::vector<uint8_t> rules(kRuledCharacters);
+  size_t steps = kMostSteps;
   std::string bytes;
   for (char32_t character = 0; character < kRuledCharacters; ++character) {
     if (character >= 0xD800 && character < 0xE000) {
@@ -148,15 +152,17 @@ std::vector<uint8_t> Charsmap::character_rules() const {
     const bool is_begin = std::all_of(bytes.begin(), bytes.end(), [&](char byte) {
       return !has_match && advance(at, static_cast<unsigned char>(byte), has_match);
     });
-    if (has_match || (is_begin && !add_second_characters(at, rules))) rules[character] |= kChanges;
+    const bool is_known = !has_match && (!is_begin || add_second_characters(at, rules, steps));
+    if (!is_known) rules[character] |= kChanges;
     if (is_begin) rules[character] |= kBegins;
   }
   return rules;
 }
 
 /// Marks the characters that follow a first one in longer sequences. False if kContinues cannot
-/// tell them: one in ASCII or from kRuledCharacters on, or a sequence that ends within one.
-bool Charsmap::add_second_characters(size_t at, std::vector<uint8_t>& rules) const {
+/// tell them: one in ASCII or from kRuledCharacters on, or a sequence that ends within one; and
+/// where no steps are left, of which a hostile map could otherwise need billions.
+bool Charsmap::add_second_characters(size_t at, std::vector<uint8_t>& rules, size_t& steps) const {
   constexpr unsigned char kFirst = 0x80, kLast = 0xBF;  // continuation bytes
   for (unsigned lead = 0; lead <= 0xFF; ++lead) {
     size_t second = at;
@@ -170,7 +176,8 @@ bool Charsmap::add_second_characters(size_t at, std::vector<uint8_t>& rules) con
         rules[(lead & 0x1F) << 6 | (byte & 0x3F)] |= kContinues;
         continue;
       }
-      if (has_match) return false;
+      if (has_match || steps == 0) return false;
+      --steps;
       for (unsigned last = kFirst; last <= kLast; ++last) {
         size_t end = third;
         if (!advance(end, static_cast<unsigned char>(last), has_match)) continue;

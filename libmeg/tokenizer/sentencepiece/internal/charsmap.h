@@ -36,7 +36,7 @@ class Charsmap {
   static constexpr uint8_t kBegins = 2;     ///< it may change if one that kContinues follows it
   static constexpr uint8_t kContinues = 4;  ///< it is the second one of a rule
 
-  /// By code point, below kRuledCharacters. A surrogate kChanges.
+  /// By code point, below kRuledCharacters. A surrogate kChanges, and what is hard to tell.
   std::vector<uint8_t> character_rules() const;
 
   static constexpr char32_t kRuledCharacters = 0x10000;
@@ -44,7 +44,7 @@ class Charsmap {
  private:
   std::optional<Match> find(std::string_view text, int max_matches) const;
   bool advance(size_t& at, unsigned char byte, bool& has_match) const;
-  bool add_second_characters(size_t at, std::vector<uint8_t>& rules) const;
+  bool add_second_characters(size_t at, std::vector<uint8_t>& rules, size_t& steps) const;
   Status check_units() const;
   Status check_replacements() const;
 

@@ -25,7 +25,7 @@ class CharacterJoints {
   /// Cuts nothing.
   CharacterJoints() = default;
 
-  /// Of tokens that are made by joining what stands side by side, and of all that this makes.
+  /// tokens: all that merging can give, at the end or on the way.
   explicit CharacterJoints(std::span<const std::string_view> tokens);
 
   /// Takes a model that merges bytes; for others nothing is cut.
