@@ -1,5 +1,5 @@
-// Any bytes as tokenizer.json: an error of one line, or a tokenizer that encodes and decodes, at
-// once and id by id.
+// Any bytes as tokenizer.json: an error of one line, or a tokenizer that encodes as its reference
+// implementation does, and decodes, at once and id by id.
 
 #include <cstdint>
 #include <string>
@@ -20,6 +20,16 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   MEG_FUZZ_CHECK((*tokenizer)->vocab_size() > 0);
   MEG_FUZZ_CHECK((*tokenizer)->identity().has_value());
+  const auto reference =
+      meg::tokenizer::HuggingFaceTokenizer::parse(json, "tokenizer.json", {}, {.reference = true});
+  for (const std::string_view text : {"a (b)..,  \u2581\u2581(1\n \u0436,\u4e2d\u6587b",
+                                      "(\u4e2d\u4e2d\uff0c<s> e\u0301 \uac00"}) {
+    if (!reference) break;
+    const auto expected = (*reference)->encode(text);
+    const auto found = (*tokenizer)->encode(text);
+    MEG_FUZZ_CHECK(expected.has_value() == found.has_value());
+    if (expected) MEG_FUZZ_CHECK(*expected == *found);
+  }
   const auto ids = (*tokenizer)->encode("The 12 \xC3\xA9t\xC3\xA9s,  don't\n <s> \xE4\xB8\xAD");
   if (!ids) {  // a model without unknown token, or a pattern that takes too many steps
     MEG_FUZZ_CHECK(ids.error().code() == meg::StatusCode::kInvalidArgument ||
