@@ -77,7 +77,7 @@ std::span<const Segment> UnigramSegmenter::segment(std::string_view word) {
   const PieceTrie& trie = table_.trie();
   best_.assign(word.size() + 1, {0, kNoStart, Segment::kUnknown});
   best_[0].score = sum_;
-  two_.fill({kNever, kNever});
+  std::fill_n(two_.begin(), std::min(word.size(), kMaxFixedBytes) + 1, Two{kNever, kNever});
   two_[0].first = 0;
   size_t frontier = 0;  // the farthest end that was reached
   size_t size = 0;
