@@ -34,8 +34,6 @@ class CachedWords {
  private:
   // Of longer words fewer are met again, and they push others out.
   static constexpr size_t kMaxCachedBytes = 256;
-  static constexpr size_t kLongSlots = size_t{1} << 16;
-  static constexpr size_t kLongStoreBytes = size_t{4} << 20;
 
   template <class Cache, class Segment>
   Id* encode_with(Cache& cache, std::string_view word, Id* out, const Segment& segment) {
@@ -67,7 +65,7 @@ class CachedWords {
 
   WordCache<Id, 16, 32, size_t{1} << 18> short_;
   MediumCache medium_;
-  LongWordCache<Id> long_{kLongSlots, kLongStoreBytes};
+  LongWordCache<Id> long_;
 };
 
 }  // namespace meg::tokenizer::fast

@@ -67,9 +67,7 @@ class FastEncoder : public TokenEncoder {
   using WideCache = WordCache<Id, 16, 64, size_t{1} << 18>;
   using MediumCache = WordCache<Id, 32, 64, size_t{1} << 16>;
 
-  static constexpr size_t kLongSlots = size_t{1} << 16;
-  static constexpr size_t kLongStoreBytes = size_t{4} << 20;
-  static constexpr size_t kMaxCachedBytes = kLongStoreBytes / 8;
+  static constexpr size_t kMaxCachedBytes = LongWordCache<Id>::kStoreBytes / 8;
   static constexpr size_t kCopyRoom = WideCache::kMaxIds;
 
   /// Words whose cache entries are prefetched together, so that the waits for memory overlap.
@@ -304,7 +302,7 @@ class FastEncoder : public TokenEncoder {
   MediumCache medium_;
   const SetTable ascii_table_ = ascii_.set_table();
   const SetTable wide_table_ = wide_.set_table();
-  LongWordCache<Id> long_{kLongSlots, kLongStoreBytes};
+  LongWordCache<Id> long_;
   std::array<uint32_t, kScanRoom> starts_;
   std::array<WordKey<16>, kBatch> keys_;
   std::array<const void*, kBatch> places_;  // where the words of keys_ are looked for first

@@ -109,7 +109,9 @@ class WordCache {
 template <class Id>
 class LongWordCache {
  public:
-  LongWordCache(size_t slots, size_t store_bytes)
+  static constexpr size_t kStoreBytes = size_t{4} << 20;
+
+  explicit LongWordCache(size_t slots = size_t{1} << 16, size_t store_bytes = kStoreBytes)
       : slots_(slots), words_limit_(store_bytes), ids_limit_(store_bytes / sizeof(Id)) {}
 
   /// The ids of a word; empty if it is unknown. Valid until the next insert.

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "libmeg/base/cpu.h"
 #include "libmeg/tokenizer/bpe/internal/fast/ask_words.h"
 #include "libmeg/tokenizer/bpe/internal/fast/word_cache.h"
 #include "libmeg/tokenizer/sentencepiece/internal/fast/bpe.h"
@@ -26,12 +27,12 @@ class FastEncoder : public TokenEncoder {
  public:
   template <class Table>
   FastEncoder(const Model& model, const PlainCharacters& plain,
-              const tokenizer::fast::WordSplit& split, const Table& table, InstructionSet set)
+              const tokenizer::fast::WordSplit& split, const Table& table)
       : model_(model),
         form_(model.file().normalizer.escape_whitespaces),
         split_(split),
-        scan_(tokenizer::fast::split_scanner(set)),
-        ask_words_(tokenizer::fast::words_asker(set)),
+        scan_(tokenizer::fast::split_scanner(best_instruction_set())),
+        ask_words_(tokenizer::fast::words_asker(best_instruction_set())),
         normalizer_(model, plain),
         segmenter_(table) {}
 
@@ -68,8 +69,6 @@ class FastEncoder : public TokenEncoder {
   using MediumCache = tokenizer::fast::WordCache<Id, 32, 64, size_t{1} << 16>;
   using ShortKey = tokenizer::fast::WordKey<16>;
 
-  static constexpr size_t kLongSlots = size_t{1} << 16;
-  static constexpr size_t kLongStoreBytes = size_t{4} << 20;
   static constexpr size_t kMaxCachedBytes = 256;
   static constexpr size_t kCopyRoom = MediumCache::kMaxIds;
 
@@ -184,7 +183,7 @@ class FastEncoder : public TokenEncoder {
   Segmenter segmenter_;
   ShortCache short_;
   MediumCache medium_;
-  tokenizer::fast::LongWordCache<Id> long_{kLongSlots, kLongStoreBytes};
+  tokenizer::fast::LongWordCache<Id> long_;
   const tokenizer::fast::SetTable table_ = short_.set_table();
   std::array<uint32_t, tokenizer::fast::kScanRoom> starts_;
   std::array<ShortKey, kBatch> keys_;
@@ -194,11 +193,11 @@ class FastEncoder : public TokenEncoder {
 template <class Segmenter, class Table>
 std::unique_ptr<TokenEncoder> make_encoder(const Model& model, const PlainCharacters& plain,
                                            const tokenizer::fast::WordSplit& split,
-                                           const Table& table, DType dtype, InstructionSet set) {
+                                           const Table& table, DType dtype) {
   if (dtype == DType::kUint16) {
-    return std::make_unique<FastEncoder<uint16_t, Segmenter>>(model, plain, split, table, set);
+    return std::make_unique<FastEncoder<uint16_t, Segmenter>>(model, plain, split, table);
   }
-  return std::make_unique<FastEncoder<int32_t, Segmenter>>(model, plain, split, table, set);
+  return std::make_unique<FastEncoder<int32_t, Segmenter>>(model, plain, split, table);
 }
 
 /// The pieces of one type in SpaceForm.
@@ -252,9 +251,8 @@ std::optional<FastModel> FastModel::build(const Model& model) {
 }
 
 std::unique_ptr<TokenEncoder> FastModel::new_encoder(DType dtype) const {
-  const InstructionSet set = best_instruction_set();
-  if (bpe_) return make_encoder<BpeSegmenter>(*model_, plain_, split_, *bpe_, dtype, set);
-  return make_encoder<UnigramSegmenter>(*model_, plain_, split_, *unigram_, dtype, set);
+  if (bpe_) return make_encoder<BpeSegmenter>(*model_, plain_, split_, *bpe_, dtype);
+  return make_encoder<UnigramSegmenter>(*model_, plain_, split_, *unigram_, dtype);
 }
 
 }  // namespace meg::tokenizer::sentencepiece::fast
