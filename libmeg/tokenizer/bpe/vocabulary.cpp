@@ -4,18 +4,16 @@
 
 #include <bit>
 #include <cstring>
-#include <functional>
 #include <limits>
 #include <optional>
 
 #include "libmeg/text/printable.h"
+#include "libmeg/tokenizer/bpe/internal/fast/word_key.h"
 #include "libmeg/tokenizer/internal/text_file.h"
 
 namespace meg::tokenizer {
 
 namespace {
-
-uint64_t hash_of(std::string_view text) { return std::hash<std::string_view>()(text); }
 
 uint32_t tag_of(uint64_t hash) { return static_cast<uint32_t>(hash >> 32); }
 
@@ -59,11 +57,15 @@ Result<Vocabulary> Vocabulary::parse(std::string_view json, const std::string& n
     return make_error(StatusCode::kCorruption, "{}: expected a JSON object, found invalid JSON: {}",
                       name, simdjson::error_message(error));
   }
+  return read(document, name);
+}
+
+Result<Vocabulary> Vocabulary::read(const simdjson::dom::element& json, const std::string& name) {
   simdjson::dom::object object;
-  if (document.get(object) != simdjson::SUCCESS) {
+  if (json.get(object) != simdjson::SUCCESS) {
     return make_error(StatusCode::kCorruption,
                       "{}: expected a JSON object of token -> id, found {}", name,
-                      text::printable(json));
+                      text::printable(simdjson::minify(json)));
   }
   Vocabulary vocabulary;
   const ObjectSize size = size_of(object);
@@ -97,11 +99,11 @@ void Vocabulary::reserve(size_t entries, size_t text_bytes) {
 }
 
 int32_t Vocabulary::find(std::string_view text) const {
-  return slots_[slot_of(text, hash_of(text))].entry;
+  return slots_[slot_of(text, fast::hash_word(text))].entry;
 }
 
 void Vocabulary::insert(std::string_view text, int32_t id) {
-  const uint64_t hash = hash_of(text);
+  const uint64_t hash = fast::hash_word(text);
   Slot& slot = slots_[slot_of(text, hash)];
   if (slot.entry >= 0) {
     // A repeated key keeps its first place and takes its last value, as in Python's dict.

@@ -7,6 +7,10 @@
 
 #include "libmeg/base/result.h"
 
+namespace simdjson::dom {
+class element;
+}
+
 namespace meg::tokenizer {
 
 /// A vocab.json: one JSON object, token text -> id. Token text is kept as the file writes it.
@@ -21,6 +25,9 @@ class Vocabulary {
   /// A duplicate key keeps its last id, as in Python. kCorruption if this is not an object with ids
   /// 0 ... 2^31-1, or has no entry.
   static Result<Vocabulary> parse(std::string_view json, const std::string& name);
+
+  /// The same of a value in a file; name: that of its place.
+  static Result<Vocabulary> read(const simdjson::dom::element& json, const std::string& name);
 
   /// A vocabulary of distinct texts with ids from 0 on.
   static Vocabulary of(const std::vector<Entry>& entries);

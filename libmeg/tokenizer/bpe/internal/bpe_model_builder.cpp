@@ -159,10 +159,7 @@ Status BpeModelBuilder::add_merges(const MergeList& list) {
 Status BpeModelBuilder::add_merge(const MergeList::Pair& pair) {
   MEG_ASSIGN_OR_RETURN(const int32_t left, entry_of(pair.left, "left piece", pair));
   MEG_ASSIGN_OR_RETURN(const int32_t right, entry_of(pair.right, "right piece", pair));
-  // Megatron gives a token that the vocabulary lacks id 0 without a word; here such a file is
-  // refused.
-  joined_.assign(pair.left).append(pair.right);
-  MEG_ASSIGN_OR_RETURN(const int32_t result, entry_of(joined_, "result", pair));
+  MEG_ASSIGN_OR_RETURN(const int32_t result, result_of(pair));
   if (!in_alphabet_[static_cast<size_t>(result)]) return {};  // no text can hold it
   const int32_t left_piece = piece_of(left);
   const int32_t right_piece = piece_of(right);
@@ -173,6 +170,22 @@ Status BpeModelBuilder::add_merge(const MergeList::Pair& pair) {
   last = static_cast<int32_t>(model_.merges_.size());
   model_.merges_.push_back(merge);
   return {};
+}
+
+/// The entry of the merged piece. Megatron gives one that the vocabulary lacks id 0 without a word;
+/// here such a file is refused.
+Result<int32_t> BpeModelBuilder::result_of(const MergeList::Pair& pair) {
+  joined_.assign(pair.left).append(pair.right);
+  // Trained vocabularies have the results in the order of the merges, which spares a search.
+  const std::vector<Vocabulary::Entry>& entries = vocabulary_.entries();
+  for (const size_t near : {last_result_, last_result_ + 1}) {
+    if (near >= entries.size() || entries[near].text != joined_) continue;
+    last_result_ = near;
+    return static_cast<int32_t>(near);
+  }
+  MEG_ASSIGN_OR_RETURN(const int32_t found, entry_of(joined_, "result", pair));
+  last_result_ = static_cast<size_t>(found);
+  return found;
 }
 
 /// A pair listed twice keeps its last rank, as in Python's dict(zip(pairs, ranks)).

@@ -40,6 +40,7 @@ class BpeModelBuilder {
   void replace_earlier(const BpeModel::Merge& merge);
   Result<int32_t> entry_of(std::string_view text, std::string_view what,
                            const MergeList::Pair& pair) const;
+  Result<int32_t> result_of(const MergeList::Pair& pair);
   int32_t piece_of(int32_t entry);
   bool looks_like_merge(std::string_view line);
 
@@ -55,6 +56,7 @@ class BpeModelBuilder {
   std::vector<int32_t> last_merge_to_;       // by piece: the last merge that gives it
   std::vector<int32_t> earlier_merge_;  // by merge: the one before it that gives the same piece
   std::string joined_;
+  size_t last_result_ = 0;  // entry
   int64_t replaced_ = 0;
 };
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <map>
 #include <set>
 #include <utility>
 
@@ -206,19 +205,25 @@ Result<std::unique_ptr<HuggingFaceTokenizer>> HuggingFaceTokenizer::parse(std::s
 }
 
 void HuggingFaceTokenizer::collect_tokens() {
-  std::map<int32_t, std::string> tokens;
-  for (const Vocabulary::Entry& entry : file_.vocabulary.entries()) tokens[entry.id] = entry.text;
+  std::vector<Vocabulary::Entry> tokens = file_.vocabulary.entries();
   std::set<int32_t> rewritten;  // added tokens that are decoded otherwise than the file writes them
   for (const AddedToken& token : file_.added_tokens) {
-    tokens[token.id] = token.matched;
+    tokens.push_back({token.matched, token.id});
     if (token.matched != token.content) rewritten.insert(token.id);
   }
-  for (auto& [id, text] : tokens) {
+  std::stable_sort(tokens.begin(), tokens.end(),
+                   [](const auto& a, const auto& b) { return a.id < b.id; });
+  ids_.reserve(tokens.size());
+  texts_.reserve(tokens.size());
+  bytes_.reserve(tokens.size());
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    const auto [text, id] = tokens[i];
+    if (i + 1 < tokens.size() && tokens[i + 1].id == id) continue;  // an added token's id
     // Without the byte-level alphabet tokens are text, with the space mark for a space.
     std::string bytes;
     if (!file_.pre_tokenizer.byte_level || !append_alphabet_bytes(text, bytes)) {
       bytes = file_.words              ? file_.words->token_bytes(text)
-              : rewritten.contains(id) ? text
+              : rewritten.contains(id) ? std::string(text)
                                        : std::string(file_.bpe->token_bytes(id).value_or(text));
       constexpr std::string_view kSpace = "\xE2\x96\x81";
       for (size_t at = 0;
@@ -228,7 +233,7 @@ void HuggingFaceTokenizer::collect_tokens() {
       }
     }
     ids_.push_back(id);
-    texts_.push_back(std::move(text));
+    texts_.emplace_back(text);
     bytes_.push_back(std::move(bytes));
   }
 }

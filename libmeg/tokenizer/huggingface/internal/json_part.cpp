@@ -9,31 +9,35 @@
 
 namespace meg::tokenizer {
 
+std::string JsonPart::Place::text() const {
+  if (in == nullptr) return name;
+  return item == kMember ? fmt::format("{}.{}", in->text(), text::printable_name(name))
+                         : fmt::format("{}[{}]", in->text(), item);
+}
+
 std::optional<JsonPart> JsonPart::find(std::string_view key) const {
   simdjson::dom::element found;
   if (!value_.is_object() || value_[key].get(found) != simdjson::SUCCESS) return std::nullopt;
   // null and absent are the same in these files.
   if (found.is_null()) return std::nullopt;
-  return JsonPart(found, place_of(key));
-}
-
-std::string JsonPart::place_of(std::string_view key) const {
-  return fmt::format("{}.{}", place_, text::printable_name(key));
+  return JsonPart(found, Place{std::string(key), std::make_shared<const Place>(place_)});
 }
 
 Result<JsonPart> JsonPart::member(std::string_view key) const {
   std::optional<JsonPart> found = find(key);
   if (found) return *std::move(found);
-  return make_error(StatusCode::kCorruption, "{}: expected {}, found none", place_,
+  return make_error(StatusCode::kCorruption, "{}: expected {}, found none", place(),
                     text::printable(key));
 }
 
 Result<std::vector<std::pair<std::string, JsonPart>>> JsonPart::members() const {
   simdjson::dom::object object;
   if (value_.get(object) != simdjson::SUCCESS) return corrupt("an object");
+  const auto place = std::make_shared<const Place>(place_);
   std::vector<std::pair<std::string, JsonPart>> all;
   for (const auto field : object) {
-    all.emplace_back(std::string(field.key), JsonPart(field.value, place_of(field.key)));
+    std::string key(field.key);
+    all.emplace_back(key, JsonPart(field.value, Place{key, place}));
   }
   return all;
 }
@@ -41,9 +45,11 @@ Result<std::vector<std::pair<std::string, JsonPart>>> JsonPart::members() const 
 Result<std::vector<JsonPart>> JsonPart::items() const {
   simdjson::dom::array list;
   if (value_.get(list) != simdjson::SUCCESS) return corrupt("a list");
+  const auto place = std::make_shared<const Place>(place_);
   std::vector<JsonPart> all;
+  all.reserve(list.size());
   for (const simdjson::dom::element item : list) {
-    all.emplace_back(item, fmt::format("{}[{}]", place_, all.size()));
+    all.push_back({item, Place{{}, place, all.size()}});
   }
   return all;
 }
@@ -101,11 +107,11 @@ Status JsonPart::allow_only(std::initializer_list<std::string_view> keys) const 
 }
 
 Status JsonPart::unsupported(std::string_view what) const {
-  return make_error(StatusCode::kUnsupported, "{}: {} is not supported", place_, what);
+  return make_error(StatusCode::kUnsupported, "{}: {} is not supported", place(), what);
 }
 
 Status JsonPart::corrupt(std::string_view expected) const {
-  return make_error(StatusCode::kCorruption, "{}: expected {}, found {}", place_, expected,
+  return make_error(StatusCode::kCorruption, "{}: expected {}, found {}", place(), expected,
                     text::printable(json().substr(0, 60)));
 }
 

@@ -2,10 +2,14 @@
 
 #include <simdjson.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <initializer_list>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "libmeg/base/result.h"
@@ -18,9 +22,11 @@ namespace meg::tokenizer {
 class JsonPart {
  public:
   JsonPart(simdjson::dom::element value, std::string place)
-      : value_(value), place_(std::move(place)) {}
+      : JsonPart(value, Place{std::move(place)}) {}
 
-  const std::string& place() const { return place_; }
+  std::string place() const { return place_.text(); }
+
+  simdjson::dom::element value() const { return value_; }
 
   /// The text of the JSON.
   std::string json() const { return simdjson::minify(value_); }
@@ -62,10 +68,21 @@ class JsonPart {
   Status corrupt(std::string_view expected) const;
 
  private:
-  std::string place_of(std::string_view key) const;
+  /// Its text is made where one is needed: vocabularies and merges have hundreds of thousands.
+  struct Place {
+    static constexpr size_t kMember = SIZE_MAX;
+
+    std::string name;                           // the file's, or a member's
+    std::shared_ptr<const Place> in = nullptr;  // the object or list; not of a file
+    size_t item = kMember;                      // of a list
+
+    std::string text() const;
+  };
+
+  JsonPart(simdjson::dom::element value, Place place) : value_(value), place_(std::move(place)) {}
 
   simdjson::dom::element value_;
-  std::string place_;
+  Place place_;
 };
 
 }  // namespace meg::tokenizer

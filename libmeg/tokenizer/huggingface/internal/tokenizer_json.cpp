@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <set>
+#include <unordered_set>
 #include <utility>
 
 #include "libmeg/text/printable.h"
@@ -37,7 +38,8 @@ Result<AddedToken> read_added_token(const JsonPart& part) {
 /// if the vocabulary's ids were 0, 1, ...
 class AddedVocabulary {
  public:
-  AddedVocabulary(TokenizerJson& file, const std::string& name) : file_(file), name_(name) {
+  AddedVocabulary(TokenizerJson& file, std::string name) : file_(file), name_(std::move(name)) {
+    used_.reserve(file.vocabulary.entries().size());
     for (const Vocabulary::Entry& entry : file.vocabulary.entries()) used_.insert(entry.id);
     next_id_ = static_cast<int32_t>(file.vocabulary.entries().size());
   }
@@ -97,8 +99,8 @@ class AddedVocabulary {
 
  private:
   TokenizerJson& file_;
-  const std::string& name_;
-  std::set<int32_t> used_;
+  const std::string name_;
+  std::unordered_set<int32_t> used_;
   std::set<std::string> named_;  // that add_named() added
   int32_t next_id_;              // also where an id of the vocabulary is larger
 };

@@ -12,16 +12,19 @@
 namespace meg::tokenizer {
 namespace {
 
-Result<std::string> token_of(std::string_view base64, const std::string& place) {
+/// place: gives the text of the token's place.
+template <class Place>
+Result<std::string> token_of(std::string_view base64, const Place& place) {
   std::optional<std::string> token = decode_base64(base64);
   if (token && !token->empty()) return *std::move(token);
-  return make_error(StatusCode::kCorruption, "{}: expected base64 of a token, found {}", place,
+  return make_error(StatusCode::kCorruption, "{}: expected base64 of a token, found {}", place(),
                     text::printable(base64));
 }
 
-Status check_rank(int64_t rank, size_t expected, const std::string& place) {
+template <class Place>
+Status check_rank(int64_t rank, size_t expected, const Place& place) {
   if (rank == static_cast<int64_t>(expected)) return {};
-  return make_error(StatusCode::kCorruption, "{}: expected rank {}, found {}", place, expected,
+  return make_error(StatusCode::kCorruption, "{}: expected rank {}, found {}", place(), expected,
                     rank);
 }
 
@@ -34,7 +37,7 @@ Result<std::vector<std::string>> read_lines(std::string_view text, const std::st
     if (line.ends_with('\r')) line.remove_suffix(1);
     // Skip it like tiktoken's own reader: the file ends with a line end, and editors add more.
     if (line.empty()) continue;
-    const std::string place = fmt::format("{}: line {}", name, number);
+    const auto place = [&] { return fmt::format("{}: line {}", name, number); };
     const size_t space = line.find(' ');
     int64_t rank = -1;
     if (space != std::string_view::npos) {
@@ -44,7 +47,7 @@ Result<std::vector<std::string>> read_lines(std::string_view text, const std::st
     }
     if (rank < 0) {
       return make_error(StatusCode::kCorruption,
-                        "{}: expected base64, a space and a rank, found {}", place,
+                        "{}: expected base64, a space and a rank, found {}", place(),
                         text::printable(line));
     }
     MEG_ASSIGN_OR_RETURN(std::string token, token_of(line.substr(0, space), place));
@@ -69,10 +72,10 @@ Result<std::vector<std::string>> read_list(std::string_view text, const std::str
     if (members.size() != 3) return entry.corrupt("rank, token_bytes and token_str alone");
     MEG_ASSIGN_OR_RETURN(const JsonPart rank, entry.member("rank"));
     MEG_ASSIGN_OR_RETURN(const int64_t number, rank.integer());
-    MEG_RETURN_IF_ERROR(check_rank(number, tokens.size(), rank.place()));
+    MEG_RETURN_IF_ERROR(check_rank(number, tokens.size(), [&] { return rank.place(); }));
     MEG_ASSIGN_OR_RETURN(const JsonPart bytes, entry.member("token_bytes"));
     MEG_ASSIGN_OR_RETURN(const std::string_view base64, bytes.text());
-    MEG_ASSIGN_OR_RETURN(std::string token, token_of(base64, bytes.place()));
+    MEG_ASSIGN_OR_RETURN(std::string token, token_of(base64, [&] { return bytes.place(); }));
     tokens.push_back(std::move(token));
   }
   return tokens;

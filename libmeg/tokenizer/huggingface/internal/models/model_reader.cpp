@@ -99,7 +99,7 @@ Status read_bpe(const JsonPart& part, TokenizerJson& file) {
   const bool byte_level = file.pre_tokenizer.byte_level;
   MEG_ASSIGN_OR_RETURN(const BpeRules rules, read_rules(part, byte_level));
   MEG_ASSIGN_OR_RETURN(const JsonPart vocab, part.member("vocab"));
-  MEG_ASSIGN_OR_RETURN(file.vocabulary, Vocabulary::parse(vocab.json(), vocab.place()));
+  MEG_ASSIGN_OR_RETURN(file.vocabulary, Vocabulary::read(vocab.value(), vocab.place()));
   MEG_RETURN_IF_ERROR(check_ids(file.vocabulary, vocab.place()));
   if (byte_level) MEG_RETURN_IF_ERROR(check_bytes(file.vocabulary, vocab.place()));
   if (rules.unknown_token && file.vocabulary.find(*rules.unknown_token) < 0 && !byte_level) {
@@ -110,8 +110,11 @@ Status read_bpe(const JsonPart& part, TokenizerJson& file) {
   MEG_ASSIGN_OR_RETURN(const std::vector<JsonPart> items, list.items());
   MergeList merges;
   merges.place = "merge";
+  merges.pairs.reserve(items.size());
   for (const JsonPart& item : items) MEG_RETURN_IF_ERROR(read_merge(item, merges));
-  BpeModelBuilder builder(file.vocabulary, vocab.place(), list.place(), rules);
+  const std::string vocab_place = vocab.place();
+  const std::string list_place = list.place();
+  BpeModelBuilder builder(file.vocabulary, vocab_place, list_place, rules);
   MEG_RETURN_IF_ERROR(builder.add_merges(merges));
   file.bpe = std::move(builder).build();
   return {};
@@ -194,7 +197,7 @@ Status read_unigram(const JsonPart& part, TokenizerJson& file) {
 
 Status read_vocabulary(const JsonPart& part, TokenizerJson& file) {
   MEG_ASSIGN_OR_RETURN(const JsonPart vocab, part.member("vocab"));
-  MEG_ASSIGN_OR_RETURN(file.vocabulary, Vocabulary::parse(vocab.json(), vocab.place()));
+  MEG_ASSIGN_OR_RETURN(file.vocabulary, Vocabulary::read(vocab.value(), vocab.place()));
   return check_ids(file.vocabulary, vocab.place());
 }
 
