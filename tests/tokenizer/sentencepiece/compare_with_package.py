@@ -31,6 +31,10 @@ def corpus(chooser):
         yield " ".join(chooser.choices(WORDS, weights, k=chooser.randrange(1, 20)))
 
 
+# Some rules: one to nothing, one to a space, one to several characters, a sequence.
+RULES = "61\t\n62\t20\n63\t78 79 7A\n64 65\t2581\n1F642\t3A 29\n"
+SPACE_RULES = "9\t20\nA\t20\nD\t20\n"
+
 CONFIGURATIONS = [
     {"model_type": kind, **options}
     for kind in ["unigram", "bpe"]
@@ -47,23 +51,23 @@ CONFIGURATIONS = [
          "remove_extra_whitespaces": False, "normalization_rule_name": "nmt_nfkc"},
         {"character_coverage": 0.98, "unk_surface": "<?>", "unk_piece": "[UNK]",
          "bos_piece": "[BOS]", "eos_id": -1, "pad_id": 2},
-        {"normalization_rule_tsv": "RULES"},
+        {"normalization_rule_tsv": RULES},
+        {"normalization_rule_tsv": SPACE_RULES},
+        {"normalization_rule_tsv": SPACE_RULES + "D A\t20\n", "byte_fallback": True},
+        {"user_defined_symbols": "\t\t,\r\n\n", "byte_fallback": True},
     ]
 ] + [{"model_type": "char"}, {"model_type": "char", "byte_fallback": True,
                               "user_defined_symbols": "the,<sep0>"},
      {"model_type": "word"}]
 
-# Some rules: one to nothing, one to a space, one to several characters, a sequence.
-RULES = "61\t\n62\t20\n63\t78 79 7A\n64 65\t2581\n1F642\t3A 29\n"
-
 
 def trained_models(package, folder):
     lines = list(corpus(random.Random(7)))
     rules = Path(folder) / "rules.tsv"
-    rules.write_text(RULES)
     for number, configuration in enumerate(CONFIGURATIONS):
         options = dict(configuration)
         if "normalization_rule_tsv" in options:
+            rules.write_text(options["normalization_rule_tsv"])
             options["normalization_rule_tsv"] = str(rules)
         written = io.BytesIO()
         package.SentencePieceTrainer.train(
@@ -141,6 +145,8 @@ def main():
     chooser = random.Random(20240229)
     texts = ["", " ", "  ", "\x00", "▁", "a", "\ufffd"]
     texts += [random_text(chooser) for _ in range(TEXTS)]
+    texts += ["".join(chooser.choices(" \t\n\r\u3000a.,é中", [8, 2, 2, 2, 1, 8, 2, 2, 2, 2], k=200))
+              for _ in range(TEXTS // 10)]
     texts.append("".join(random_text(chooser) for _ in range(200)))
     texts.append(chooser.choice(WORDS) * 2000)
     with tempfile.TemporaryDirectory() as folder:

@@ -135,6 +135,19 @@ bool Charsmap::advance(size_t& at, unsigned char byte, bool& has_match) const {
   return true;
 }
 
+bool Charsmap::becomes_space(char character) const {
+  const std::optional<Match> match = find({&character, 1});
+  if (!match || match->replacement != " ") return false;
+  size_t at = offset_of(units_[0]);
+  bool has_match;
+  advance(at, static_cast<unsigned char>(character), has_match);
+  for (unsigned byte = 0; byte <= 0xFF; ++byte) {
+    size_t next = at;
+    if (advance(next, static_cast<unsigned char>(byte), has_match)) return false;
+  }
+  return true;
+}
+
 std::vector<uint8_t> Charsmap::character_rules() const {
   std::vector<uint8_t> rules(kRuledCharacters);
   size_t steps = kMostSteps;

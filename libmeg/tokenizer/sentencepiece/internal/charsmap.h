@@ -31,6 +31,9 @@ class Charsmap {
   /// The rule of the shortest one.
   std::optional<Match> find_shortest(std::string_view text) const;
 
+  /// Whether an ASCII character becomes a space whatever follows it.
+  bool becomes_space(char character) const;
+
   // What character_rules() says about a character; combined with |.
   static constexpr uint8_t kChanges = 1;    ///< it may change whatever follows it
   static constexpr uint8_t kBegins = 2;     ///< it may change if one that kContinues follows it

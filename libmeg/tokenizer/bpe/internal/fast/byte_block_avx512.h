@@ -61,6 +61,14 @@ class ByteBlock {
            in_range(next_, '\x80', '\xBF');
   }
 
+  /// Stores the bytes that `kept` has, a space for those that `spaces` has, and up to 64 others
+  /// behind them. Returns the end of those that count.
+  char* store_kept(uint64_t spaces, uint64_t kept, char* out) const {
+    const __m512i bytes = _mm512_mask_blend_epi8(spaces, bytes_, _mm512_set1_epi8(' '));
+    _mm512_storeu_si512(out, _mm512_maskz_compress_epi8(kept, bytes));
+    return out + __builtin_popcountll(kept);
+  }
+
   /// Stores the positions of the set bits, each plus base; may store up to 64 entries. Returns the
   /// end of those that count.
   static uint32_t* store_places(uint64_t bits, uint32_t base, uint32_t* out) {

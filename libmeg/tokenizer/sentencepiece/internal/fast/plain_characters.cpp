@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 
 #include "libmeg/text/utf8.h"
 
@@ -28,6 +29,11 @@ PlainCharacters::PlainCharacters(const Model& model) : rules_(model.charsmap().c
   };
   has_graphic_ = are_alone(' ', '~');
   has_ideographs_ = are_alone(0x4000, 0x9FFF) && are_alone(0xB000, 0xCFFF);
+  constexpr std::string_view kControls = "\t\n\r";
+  has_space_controls_ = std::all_of(kControls.begin(), kControls.end(), [&](char control) {
+    return model.charsmap().becomes_space(control) &&
+           symbols.first(static_cast<unsigned char>(control)) == PieceTrie::kNoNode;
+  });
   for (char32_t character = 0x80; character < 0x800; ++character) {
     const unsigned bit = is_alone(rules_[character]) ? 1U << (character % 8) : 0;
     two_byte_set_.entries[character / 8] |= static_cast<uint8_t>(bit);

@@ -41,13 +41,16 @@ class PlainCharacters {
     return (rules & (Charsmap::kChanges | Charsmap::kContinues)) == 0 ? character.size : 0;
   }
 
-  // Sets of characters for which size_alone() is not 0.
+  // Sets of characters for which size_alone() is not 0, or that become a space.
 
   /// Whether all ASCII characters from space to tilde are.
   bool has_graphic() const { return has_graphic_; }
 
   /// Whether all are from U+4000 to U+9FFF and from U+B000 to U+CFFF.
   bool has_ideographs() const { return has_ideographs_; }
+
+  /// Whether tabulator, line feed and carriage return become a space each, whatever follows them.
+  bool has_space_controls() const { return has_space_controls_; }
 
   const TwoByteSet& two_byte_set() const { return two_byte_set_; }
 
@@ -77,7 +80,7 @@ class PlainCharacters {
   }
 
   std::vector<uint8_t> rules_;  // Charsmap::character_rules(), and what else changes a character
-  bool has_graphic_, has_ideographs_;
+  bool has_graphic_, has_ideographs_, has_space_controls_;
   TwoByteSet two_byte_set_;
 };
 

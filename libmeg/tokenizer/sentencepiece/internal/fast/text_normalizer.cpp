@@ -12,7 +12,7 @@ TextNormalizer::TextNormalizer(const Model& model, const PlainCharacters& plain)
       spec_(model.file().normalizer),
       form_(spec_.escape_whitespaces),
       plain_(plain),
-      plain_run_(plain_run(best_instruction_set())),
+      copy_plain_(plain_copier(best_instruction_set())),
       identity_(spec_.precompiled_charsmap.empty() && model.user_symbols().empty()) {}
 
 std::string_view TextNormalizer::normalize(std::string_view text) {
@@ -77,7 +77,11 @@ void TextNormalizer::normalize_rest(std::string_view text) {
   const char* at = text.data();
   const char* const end = at + text.size();
   while (at < end) {
-    at = put_plain(at, end);
+    NormalizingPlace place = {at, out_, after_space_};
+    copy_plain_(plain_, end, spec_.remove_extra_whitespaces, place);
+    at = place.at;
+    out_ = place.out;
+    after_space_ = place.after_space;
     if (at == end) break;
     const NormalizingStep next = step({at, end});
     at += next.size;
@@ -85,31 +89,6 @@ void TextNormalizer::normalize_rest(std::string_view text) {
     make_room(next.normalized.size() + static_cast<size_t>(end - at));
     put_step(next);
   }
-}
-
-/// Copies characters that stay as they are, up to the first that needs a look.
-const char* TextNormalizer::put_plain(const char* at, const char* end) {
-  const bool collapses = spec_.remove_extra_whitespaces;
-  while (at < end) {
-    const size_t run = plain_run_(plain_, at, end, collapses, after_space_);
-    if (run > 0) {
-      std::memcpy(out_, at, kRunBytes);
-      out_ += run;
-      at += run;
-      after_space_ = collapses && at[-1] == ' ';
-      continue;
-    }
-    const size_t size = plain_.plain_size(at, end);
-    if (size == 0) break;
-    const bool space = *at == ' ';
-    if (!space || !after_space_) {
-      std::memcpy(out_, at, 4);
-      out_ += size;
-    }
-    after_space_ = collapses && space;
-    at += size;
-  }
-  return at;
 }
 
 void TextNormalizer::put_step(const NormalizingStep& step) {

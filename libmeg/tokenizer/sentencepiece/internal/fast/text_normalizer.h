@@ -4,8 +4,8 @@
 #include <string_view>
 #include <vector>
 
+#include "libmeg/tokenizer/sentencepiece/internal/fast/copy_plain.h"
 #include "libmeg/tokenizer/sentencepiece/internal/fast/plain_characters.h"
-#include "libmeg/tokenizer/sentencepiece/internal/fast/plain_run.h"
 #include "libmeg/tokenizer/sentencepiece/internal/fast/space_form.h"
 #include "libmeg/tokenizer/sentencepiece/internal/model.h"
 
@@ -22,8 +22,6 @@ class TextNormalizer {
   std::string_view normalize(std::string_view text);
 
  private:
-  static constexpr size_t kRunBytes = 64;  // of the longest run
-
   NormalizingStep step(std::string_view text) const;
   std::string_view without_leading_spaces(std::string_view text) const;
   void make_room(size_t bytes);
@@ -32,14 +30,13 @@ class TextNormalizer {
 
   void put(std::string_view normalized);
   void normalize_rest(std::string_view text);
-  const char* put_plain(const char* at, const char* end);
   void put_step(const NormalizingStep& step);
 
   const Model& model_;
   const NormalizerSpec& spec_;
   const SpaceForm form_;
   const PlainCharacters& plain_;
-  const PlainRun plain_run_;
+  const CopyPlain copy_plain_;
   const bool identity_;  // no byte is changed but spaces
   std::vector<char> buffer_;
   char* out_ = nullptr;

@@ -1,0 +1,11 @@
+#include "libmeg/tokenizer/bpe/internal/fast/byte_block_portable.h"
+#include "libmeg/tokenizer/sentencepiece/internal/fast/copy_plain_impl.h"
+
+namespace meg::tokenizer::sentencepiece::fast {
+
+void copy_plain_portable(const PlainCharacters& plain, const char* end, bool collapses,
+                         NormalizingPlace& place) {
+  copy_plain_by<tokenizer::fast::ByteBlock>(plain, end, collapses, place);
+}
+
+}  // namespace meg::tokenizer::sentencepiece::fast
