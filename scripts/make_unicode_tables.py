@@ -268,7 +268,7 @@ class PropertyTable(Table):
 TABLES = [
     Table("unicode_class", "regex", matches_of_regex, [r"\p{L}", r"\p{N}", r"\s"]),
     Table("character_class", "tokenizers", matches_of_tokenizers,
-          [r"\p{M}", r"\p{N}", r"\s", r"[\p{Lu}\p{Lt}]", r"\p{Ll}", r"[\p{Lm}\p{Lo}]"]),
+          [r"\p{M}", r"\p{N}", r"\s", r"[^\p{L}\p{M}\p{N}\p{P}\p{S}\s]", r"[\p{Lu}\p{Lt}]", r"\p{Ll}", r"[\p{Lm}\p{Lo}]"]),
     Table("normalization_class", "tokenizers", characters_of_normalization,
           ["form", "form and accent", "accent"]),
     BitTable("step_class", "tokenizers", characters_of_pre_tokenizers,

@@ -34,6 +34,7 @@ def cased(suffix):
 PATTERNS = {
     "llama3": CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*" + WHITESPACE,
     "qwen2": CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*" + WHITESPACE,
+    "qwen3.5": CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*" + WHITESPACE,
     "o200k": cased(CONTRACTIONS + "?") + r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*" + WHITESPACE,
     "v2": cased("") + r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*" + WHITESPACE,
     "v1": r"[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+",
@@ -117,7 +118,7 @@ def made_tokenizers(corpus):
     def split(pattern, behavior="isolated", invert=False):
         return pre_tokenizers.Split(Regex(pattern), behavior, invert=invert)
 
-    for name in ("llama3", "qwen2", "o200k", "v2", "cl100k"):
+    for name in ("llama3", "qwen2", "qwen3.5", "o200k", "v2", "cl100k"):
         yield name, byte_level(corpus, sequence([split(PATTERNS[name]), bytes_alone]))
     for ignore_merges in (False, True):
         yield f"cjk {ignore_merges}", byte_level(cjk_corpus(random.Random(18)), sequence([split(PATTERNS["llama3"]), bytes_alone]),

@@ -69,12 +69,14 @@ class PatternScan : public testing::TestWithParam<std::tuple<const char*, Instru
 
 INSTANTIATE_TEST_SUITE_P(
     All, PatternScan,
-    testing::Combine(
-        testing::Values("llama3", "qwen2", "cl100k", "cl100k of Oniguruma", "o200k", "v1", "v2"),
-        testing::Values(InstructionSet::kPortable, InstructionSet::kAvx2, InstructionSet::kAvx512)),
+    testing::Combine(testing::Values("llama3", "qwen2", "qwen3.5", "cl100k", "cl100k of Oniguruma",
+                                     "o200k", "v1", "v2"),
+                     testing::Values(InstructionSet::kPortable, InstructionSet::kAvx2,
+                                     InstructionSet::kAvx512)),
     [](const auto& tested) {
       std::string name = std::get<0>(tested.param);
-      std::replace(name.begin(), name.end(), ' ', '_');
+      std::replace_if(
+          name.begin(), name.end(), [](char c) { return c == ' ' || c == '.'; }, '_');
       return name + "_" + std::string(instruction_set_name(std::get<1>(tested.param)));
     });
 

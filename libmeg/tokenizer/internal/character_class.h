@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "libmeg/tokenizer/internal/two_stage_table.h"
@@ -9,14 +10,17 @@ namespace meg::tokenizer {
 /// The property of a code point that the patterns of Hugging Face's tokenizers and of tiktoken use.
 /// The classes are disjoint; \p{L} is the last three.
 enum class CharacterClass : uint8_t {
-  kOther = 0,
-  kMark = 1,    ///< \p{M}
-  kNumber = 2,  ///< \p{N}
-  kSpace = 3,   ///< \s
-  kUpper = 4,   ///< \p{Lu}, \p{Lt}
-  kLower = 5,   ///< \p{Ll}
-  kLetter = 6,  ///< \p{Lm}, \p{Lo}
+  kOther = 0,    ///< \p{P}, \p{S}
+  kMark = 1,     ///< \p{M}
+  kNumber = 2,   ///< \p{N}
+  kSpace = 3,    ///< \s
+  kControl = 4,  ///< \p{C} but for \s
+  kUpper = 5,    ///< \p{Lu}, \p{Lt}
+  kLower = 6,    ///< \p{Ll}
+  kLetter = 7,   ///< \p{Lm}, \p{Lo}
 };
+
+inline constexpr size_t kCharacterClasses = 8;
 
 namespace character_class_tables {
 

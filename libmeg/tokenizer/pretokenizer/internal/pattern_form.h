@@ -9,10 +9,12 @@ namespace meg::tokenizer {
 ///
 ///   contractions     (?i:'s|'t|'re|'ve|'m|'ll|'d)
 ///   words            [^\r\n\p{L}\p{N}]?\p{L}+
+///       with marks   [^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+
 ///             cased  [^\r\n\p{L}\p{N}]?U*L+|[^\r\n\p{L}\p{N}]?U+L*
 ///                    where U is [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}] and L is [\p{Ll}\p{Lm}\p{Lo}\p{M}]
 ///   numbers          \p{N}{1,3} or \p{N}
 ///   others            ?[^\s\p{L}\p{N}]+[\r\n]* or  ?[^\s\p{L}\p{N}]+[\r\n/]*
+///       with marks    ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*
 ///   whitespace       \s*[\r\n]+|\s+(?!\S)|\s+
 ///
 /// in this order, are found from the classes of characters alone.
@@ -20,6 +22,7 @@ struct PatternForm {
   bool first_contractions = false;   // in front of the words
   bool suffix_contractions = false;  // after each word
   bool cased_words = false;
+  bool marks_in_words = false;  // not with cased words, which have them anyway
   int max_digits = 3;
   bool slashes = false;            // other characters take / after them
   bool whole_final_space = false;  // \s++$ in front of whitespace
@@ -36,6 +39,7 @@ inline constexpr PatternForm kPatternForms[] = {
     {.suffix_contractions = true, .cased_words = true, .slashes = true},
     {.cased_words = true, .max_digits = 1, .slashes = true},
     {.max_digits = 1},
+    {.first_contractions = true, .marks_in_words = true, .max_digits = 1},
 };
 
 inline constexpr size_t kLlama3Form = 0;
@@ -45,5 +49,6 @@ inline constexpr size_t kCl100kOfOnigurumaForm = 3;
 inline constexpr size_t kO200kForm = 4;
 inline constexpr size_t kTekkenForm = 5;
 inline constexpr size_t kMegatronV1Form = 6;
+inline constexpr size_t kQwen35Form = 7;
 
 }  // namespace meg::tokenizer

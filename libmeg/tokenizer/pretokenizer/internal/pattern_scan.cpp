@@ -31,6 +31,10 @@ constexpr KnownPattern kPatterns[] = {
     {"qwen2",
      MEG_CONTRACTIONS "|" MEG_WORDS "|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" MEG_WHITESPACE,
      kQwen2Form},
+    {"qwen3.5",
+     MEG_CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| "
+                      "?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*" MEG_WHITESPACE,
+     kQwen35Form},
     {"cl100k of Oniguruma", MEG_CL100K, kCl100kOfOnigurumaForm},
     {"cl100k", MEG_CL100K, kCl100kForm},
     {"cl100k",

@@ -45,11 +45,12 @@ constexpr fast::Letters<CharacterClass> letters_as(CharacterClass kind) {
   return {fast::class_bit(kind), kind};
 }
 
-/// Without cased words all letters are alike.
+/// Without cased words all letters are alike, and marks that belong to words.
 template <PatternForm kForm>
 inline constexpr std::array kLetters = {fast::Letters<CharacterClass>{
     fast::class_bit(CharacterClass::kUpper) | fast::class_bit(CharacterClass::kLower) |
-        fast::class_bit(CharacterClass::kLetter),
+        fast::class_bit(CharacterClass::kLetter) |
+        (kForm.marks_in_words ? fast::class_bit(CharacterClass::kMark) : 0),
     CharacterClass::kLetter}};
 template <PatternForm kForm>
 requires(kForm.cased_words) inline constexpr std::array kLetters<kForm> = {
@@ -63,7 +64,7 @@ inline PatternBlock classify(const Byte* p, const Byte* end) {
   const uint32_t size = room < 64 ? static_cast<uint32_t>(room) : 64;
   const uint64_t digits = bytes.in_range('0', '9');
   const uint64_t non_ascii = bytes.non_ascii() & (~uint64_t{0} >> (64 - size));
-  std::array<uint64_t, 7> kinds{};  // by CharacterClass
+  std::array<uint64_t, kCharacterClasses> kinds{};
   PatternBlock block{};
   block.size = size;
   if (non_ascii != 0) {
@@ -86,6 +87,7 @@ inline PatternBlock classify(const Byte* p, const Byte* end) {
     block.word = (bytes.letters() | of(CharacterClass::kUpper) | of(CharacterClass::kLower) |
                   of(CharacterClass::kLetter)) &
                  inside;
+    if constexpr (kForm.marks_in_words) block.word |= of(CharacterClass::kMark);
   }
   block.wide_numbers = of(CharacterClass::kNumber) != 0;
   block.number = (digits | of(CharacterClass::kNumber)) & inside;

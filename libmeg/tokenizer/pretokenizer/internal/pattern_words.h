@@ -35,9 +35,16 @@ inline Character character_at(const Byte* p, const Byte* end) {
 
 constexpr bool is_newline(Byte c) { return c == '\n' || c == '\r'; }
 
-/// Neither whitespace nor letter nor number.
+/// What words without regard to case consist of.
+template <PatternForm kForm>
+constexpr bool in_word(CharacterClass kind) {
+  return is_letter(kind) || (kForm.marks_in_words && kind == CharacterClass::kMark);
+}
+
+/// Neither whitespace nor number nor of words; with cased words a mark, too.
+template <PatternForm kForm>
 constexpr bool is_other(CharacterClass kind) {
-  return kind == CharacterClass::kOther || kind == CharacterClass::kMark;
+  return kind != CharacterClass::kSpace && kind != CharacterClass::kNumber && !in_word<kForm>(kind);
 }
 
 /// \p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}
@@ -124,10 +131,10 @@ inline const Byte* word_end(const Byte* p, const Byte* end, Character c) {
   const Byte* const behind = p + c.length;
   const bool is_prefix = !is_letter(c.kind) && c.kind != CharacterClass::kNumber && !is_newline(*p);
   if constexpr (!kForm.cased_words) {
-    if (is_letter(c.kind)) return run_end(behind, end, is_letter);
+    if (in_word<kForm>(c.kind)) return run_end(behind, end, in_word<kForm>);
     if (!is_prefix || behind == end) return nullptr;
     const Character next = character_at(behind, end);
-    return is_letter(next.kind) ? run_end(behind + next.length, end, is_letter) : nullptr;
+    return in_word<kForm>(next.kind) ? run_end(behind + next.length, end, in_word<kForm>) : nullptr;
   } else {
     const Byte* word = nullptr;
     if (is_letter(c.kind)) {
@@ -146,7 +153,7 @@ inline const Byte* word_end(const Byte* p, const Byte* end, Character c) {
 template <PatternForm kForm>
 inline const Byte* others_end(const Byte* p, const Byte* end) {
   const Byte* const first = *p == ' ' ? p + 1 : p;
-  p = run_end(first, end, is_other);
+  p = run_end(first, end, is_other<kForm>);
   if (p == first) return nullptr;
   while (p < end && (is_newline(*p) || (kForm.slashes && *p == '/'))) ++p;
   return p;

@@ -20,13 +20,14 @@ constexpr std::string_view kGpt2 = "gpt2";
 
 /// Names and what find_pattern_by_name calls them. tiktoken's own form of cl100k means another
 /// thing to Hugging Face's tokenizers (`{1,3}+` repeats there); their files write Llama 3's.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kNames = {
+constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kNames = {
     {{kGpt2, {}},
      {"cl100k", "llama3"},
      {"o200k", "o200k"},
      {"llama3", "llama3"},
      {"qwen2", "qwen2"},
      {"qwen3", "qwen2"},
+     {"qwen3.5", "qwen3.5"},
      {"tekken", "v2"},
      {"v1", "v1"},
      {"v2", "v2"}}};

@@ -25,9 +25,9 @@ struct BlockClasses {
 
 /// The classes of GPT-2's pattern as Hugging Face's tokenizers see them.
 inline UnicodeClass tokenizers_class(char32_t code_point) {
-  constexpr UnicodeClass kClasses[] = {
-      UnicodeClass::kOther,  UnicodeClass::kOther,  UnicodeClass::kNumber, UnicodeClass::kSpace,
-      UnicodeClass::kLetter, UnicodeClass::kLetter, UnicodeClass::kLetter};
+  constexpr UnicodeClass kClasses[kCharacterClasses] = {
+      UnicodeClass::kOther, UnicodeClass::kOther,  UnicodeClass::kNumber, UnicodeClass::kSpace,
+      UnicodeClass::kOther, UnicodeClass::kLetter, UnicodeClass::kLetter, UnicodeClass::kLetter};
   return kClasses[static_cast<size_t>(character_class(code_point))];
 }
 
