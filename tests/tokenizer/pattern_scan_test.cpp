@@ -3,10 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <optional>
 #include <random>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "libmeg/text/printable.h"
@@ -17,6 +17,12 @@
 namespace meg::tokenizer {
 namespace {
 
+const std::vector<std::string> kDeepSeek = {
+    R"(\p{N}{1,3})", "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+",
+    R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|)"
+    R"([^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|)"
+    R"(\s*[\r\n]+|\s+(?!\S)|\s+)"};
+
 /// A scanner beside the regular expression whose words it finds.
 class PatternScan : public testing::TestWithParam<std::tuple<const char*, InstructionSet>> {
  protected:
@@ -25,12 +31,20 @@ class PatternScan : public testing::TestWithParam<std::tuple<const char*, Instru
     if (set > best_instruction_set()) {
       GTEST_SKIP() << "this processor lacks " << instruction_set_name(set);
     }
+    if (name == std::string_view("deepseek")) {
+      const KnownSequence& sequence = *find_known_sequence(kDeepSeek);
+      scan_ = sequence.scanner(set);
+      for (const std::string& regex : kDeepSeek) {
+        matchers_.push_back(*RegexMatcher::compile(regex, "pattern"));
+      }
+      return;
+    }
     const KnownPattern& pattern = *find_pattern_by_name(name);
     scan_ = pattern.scanner(set);
     const bool of_oniguruma = find_known_pattern(pattern.regex) == &pattern;
-    matcher_ = *RegexMatcher::compile(
+    matchers_.push_back(*RegexMatcher::compile(
         pattern.regex, "pattern",
-        of_oniguruma ? RegexMatcher::Dialect::kOniguruma : RegexMatcher::Dialect::kTiktoken);
+        of_oniguruma ? RegexMatcher::Dialect::kOniguruma : RegexMatcher::Dialect::kTiktoken));
   }
 
   /// Where words start in text, which `behind` follows in memory.
@@ -50,10 +64,22 @@ class PatternScan : public testing::TestWithParam<std::tuple<const char*, Instru
 
   std::vector<size_t> expected_starts(std::string_view text) const {
     std::vector<size_t> all;
-    for (size_t at = 0; at < text.size(); at = (*matcher_->find(text, at))->second) {
-      all.push_back(at);
-    }
+    add_expected(text, 0, 0, all);
     return all;
+  }
+
+  /// The parts that the matchers from `step` on isolate, of text that begins at `base`.
+  void add_expected(std::string_view text, size_t base, size_t step,
+                    std::vector<size_t>& all) const {
+    if (step == matchers_.size()) return all.push_back(base);
+    for (size_t at = 0; at < text.size();) {
+      const auto match =
+          matchers_[step].find(text, at)->value_or(std::pair(text.size(), text.size()));
+      for (const auto& [begin, end] : {std::pair(at, match.first), match}) {
+        if (begin < end) add_expected(text.substr(begin, end - begin), base + begin, step + 1, all);
+      }
+      at = match.second;
+    }
   }
 
   void expect_words_of_the_expression(const std::string& text) const {
@@ -64,13 +90,13 @@ class PatternScan : public testing::TestWithParam<std::tuple<const char*, Instru
   }
 
   fast::WordScanner scan_ = nullptr;
-  std::optional<RegexMatcher> matcher_;
+  std::vector<RegexMatcher> matchers_;  // each finds words within what those before it leave
 };
 
 INSTANTIATE_TEST_SUITE_P(
     All, PatternScan,
     testing::Combine(testing::Values("llama3", "qwen2", "qwen3.5", "cl100k", "cl100k of Oniguruma",
-                                     "o200k", "v1", "v2"),
+                                     "o200k", "v1", "v2", "deepseek"),
                      testing::Values(InstructionSet::kPortable, InstructionSet::kAvx2,
                                      InstructionSet::kAvx512)),
     [](const auto& tested) {
@@ -82,18 +108,21 @@ INSTANTIATE_TEST_SUITE_P(
 
 /// Draws characters from all kinds, or from few of them, so that long runs come up, too.
 std::string random_text(std::mt19937& random, size_t characters) {
-  static const std::vector<std::string> kKinds = {
+  std::vector<std::string> chosen = {
       "a",      "s",      "t",      "B",          "S",          "re",          "LL",     "'",
       "'",      "'s",     "'Ve",    " ",          " ",          "  ",          "\n",     "\r",
       "\r\n",   "\t",     "1",      "234",        "!",          "/",           "-",      "\x1c",
       "\u00e9", "\u00c9", "\u017f", "\u00a0",     "\u3000",     "\u0085",      "\u8a9e", "\u05d0",
       "\u0663", "\u0301", "\u0e31", "\U0001F600", "\U00010400", "\U00010428",  "\u01c5", "\u200b",
       "\u00bd", "\u00aa", "$",      "word",       "Word",       "\u0416\u0437"};
-  std::vector<std::string> chosen = kKinds;
+  // What DeepSeek's expressions tell apart.
+  for (const char* kind : {"\u30fb", "\u30a2", "\u3099", "\u309b", "\u3040", "\u3002", "\u9fa6",
+                           "\u3400", "\u4e00", "(", ".x", "\x01", "\ue000"}) {
+    chosen.emplace_back(kind);
+  }
   if (random() % 4 != 0) {
-    chosen.clear();
-    for (size_t i = 0; i < 2 + random() % 8; ++i)
-      chosen.push_back(kKinds[random() % kKinds.size()]);
+    const std::vector<std::string> all = std::exchange(chosen, {});
+    for (size_t i = 0; i < 2 + random() % 8; ++i) chosen.push_back(all[random() % all.size()]);
   }
   std::string text;
   while (characters-- > 0) text += chosen[random() % chosen.size()];

@@ -54,8 +54,9 @@ Status HuggingFaceEncoder::encode_segment(std::string_view text, size_t front,
     MEG_RETURN_IF_ERROR(parts_.normalizer->apply(normalized_, front));
     text = padded(normalized_);
   }
+  const size_t step = parts_.skips_steps ? parts_.pre_tokenizer.steps.size() : 0;
   return cut(parts_.in_normalized, text, tokens,
-             [&](std::string_view part) { return split(part, 0, text.data() + front, tokens); });
+             [&](std::string_view part) { return split(part, step, text.data() + front, tokens); });
 }
 
 Status HuggingFaceEncoder::split(std::string_view text, size_t step, const char* front_end,

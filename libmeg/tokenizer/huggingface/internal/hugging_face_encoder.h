@@ -24,6 +24,7 @@ class HuggingFaceEncoder : public TokenEncoder {
     const Normalizer* normalizer;  // or null
     const AddedTokenFinder& in_normalized;
     const PreTokenizer& pre_tokenizer;
+    bool skips_steps = false;  // of pre_tokenizer, as the words' encoder finds what they find
   };
 
   HuggingFaceEncoder(const Parts& parts, std::unique_ptr<TokenEncoder> words)

@@ -49,6 +49,8 @@ fast::WordScanner metaspace_scanner(const TokenizerJson& file) {
 }
 
 fast::WordScanner scanner_of(const TokenizerJson& file, InstructionSet set) {
+  const KnownSequence* const known_steps = file.pre_tokenizer.known_steps;
+  if (known_steps != nullptr) return known_steps->scanner(set);
   const std::string& words = file.pre_tokenizer.words;
   if (!words.empty()) return scanner_of_words(words, set);
   const bool is_cut = file.pre_tokenizer.byte_level || !file.pre_tokenizer.steps.empty();
@@ -258,7 +260,8 @@ std::unique_ptr<TokenEncoder> HuggingFaceTokenizer::new_encoder(DType dtype) con
       .in_text = in_text_,
       .normalizer = file_.normalizer.get(),
       .in_normalized = in_normalized_,
-      .pre_tokenizer = file_.pre_tokenizer};
+      .pre_tokenizer = file_.pre_tokenizer,
+      .skips_steps = file_.pre_tokenizer.known_steps != nullptr && !options_.reference};
   return std::make_unique<HuggingFaceEncoder>(parts, new_word_encoder(dtype));
 }
 

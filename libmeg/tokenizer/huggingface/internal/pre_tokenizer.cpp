@@ -154,7 +154,12 @@ class Reader {
     return type == "Sequence" ? read_sequence(part, 1) : read(part);
   }
 
-  PreTokenizer result() && { return std::move(result_); }
+  PreTokenizer result() && {
+    const bool is_isolated = isolated_.size() == result_.steps.size() && result_.words.empty() &&
+                             result_.byte_level && !result_.add_prefix_space;
+    if (is_isolated) result_.known_steps = find_known_sequence(isolated_);
+    return std::move(result_);
+  }
 
  private:
   Status read_sequence(const JsonPart& part, size_t first = 0) {
@@ -267,6 +272,7 @@ class Reader {
     MEG_RETURN_IF_ERROR(words_to_step(part));
     MEG_ASSIGN_OR_RETURN(RegexMatcher matcher, RegexMatcher::compile(pattern, part.place()));
     result_.steps.push_back({std::move(matcher), behavior, invert});
+    if (behavior == SplitBehavior::kIsolated) isolated_.emplace_back(pattern);
     return {};
   }
 
@@ -278,6 +284,7 @@ class Reader {
   }
 
   PreTokenizer result_;
+  std::vector<std::string> isolated_;  // the expressions of the steps that isolate
 };
 
 }  // namespace

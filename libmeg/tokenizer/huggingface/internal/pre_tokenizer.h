@@ -47,6 +47,10 @@ Result<std::string> read_space_replacement(const JsonPart& part);
 /// Mirrors Hugging Face tokenizers, pre_tokenizers/.
 struct PreTokenizer {
   std::vector<SplitStep> steps;
+
+  /// If set, what finds the words that all of `steps` find, which may then be left out.
+  const KnownSequence* known_steps = nullptr;
+
   std::optional<Metaspace> metaspace;
   bool byte_level = false;
   bool add_prefix_space = false;  ///< before the texts that the steps leave, ahead of `words`
@@ -59,7 +63,8 @@ struct PreTokenizer {
 
   /// Returns for Tokenizer::rules() the pattern of words if there is nothing else.
   std::string rules() const {
-    const bool is_pattern = byte_level && !add_prefix_space && steps.empty();
+    const bool is_pattern =
+        byte_level && !add_prefix_space && steps.empty() && known_steps == nullptr;
     return is_pattern ? "words " + words : json;
   }
 };

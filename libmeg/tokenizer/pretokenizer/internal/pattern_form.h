@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <iterator>
 #include <limits>
 
 namespace meg::tokenizer {
@@ -50,5 +51,8 @@ inline constexpr size_t kO200kForm = 4;
 inline constexpr size_t kTekkenForm = 5;
 inline constexpr size_t kMegatronV1Form = 6;
 inline constexpr size_t kQwen35Form = 7;
+
+/// After these: DeepSeekWords.
+inline constexpr size_t kDeepSeekForm = std::size(kPatternForms);
 
 }  // namespace meg::tokenizer

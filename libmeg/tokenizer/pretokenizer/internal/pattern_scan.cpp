@@ -1,6 +1,7 @@
 #include "libmeg/tokenizer/pretokenizer/internal/pattern_scan.h"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 
 #include "libmeg/tokenizer/pretokenizer/internal/pattern_form.h"
@@ -55,6 +56,14 @@ constexpr KnownPattern kPatterns[] = {
     {"v2", MEG_CASED("") "|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*" MEG_WHITESPACE, kTekkenForm},
 };
 
+constexpr KnownSequence kSequences[] = {
+    // DeepSeek V3's.
+    {{"\\p{N}{1,3}", "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+",
+      "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+"
+      "|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\\r\\n]*" MEG_WHITESPACE},
+     kDeepSeekForm},
+};
+
 #undef MEG_UPPER
 #undef MEG_LOWER
 #undef MEG_CONTRACTIONS
@@ -70,9 +79,7 @@ const KnownPattern* find_pattern(std::string_view KnownPattern::*member, std::st
   return found == std::end(kPatterns) ? nullptr : found;
 }
 
-}  // namespace
-
-fast::WordScanner KnownPattern::scanner(InstructionSet set) const {
+fast::WordScanner scanner_of_form(size_t form, InstructionSet set) {
 #if defined(__x86_64__)
   if (set == InstructionSet::kAvx512) return pattern_scanner_avx512(form);
   if (set == InstructionSet::kAvx2) return pattern_scanner_avx2(form);
@@ -82,8 +89,42 @@ fast::WordScanner KnownPattern::scanner(InstructionSet set) const {
   return pattern_scanner_portable(form);
 }
 
+/// DeepSeek's files have line ends as they are, others escape them.
+std::string with_escaped_newlines(std::string_view regex) {
+  std::string escaped;
+  for (const char c : regex) {
+    if (c == '\r' || c == '\n') {
+      escaped += c == '\r' ? "\\r" : "\\n";
+    } else {
+      escaped += c;
+    }
+  }
+  return escaped;
+}
+
+}  // namespace
+
+fast::WordScanner KnownPattern::scanner(InstructionSet set) const {
+  return scanner_of_form(form, set);
+}
+
+fast::WordScanner KnownSequence::scanner(InstructionSet set) const {
+  return scanner_of_form(form, set);
+}
+
 const KnownPattern* find_known_pattern(std::string_view regex) {
   return find_pattern(&KnownPattern::regex, regex);
+}
+
+const KnownSequence* find_known_sequence(const std::vector<std::string>& regexes) {
+  const auto* const found = std::find_if(
+      std::begin(kSequences), std::end(kSequences), [&](const KnownSequence& sequence) {
+        return std::equal(sequence.regexes.begin(), sequence.regexes.end(), regexes.begin(),
+                          regexes.end(), [](std::string_view known, const std::string& regex) {
+                            return known == with_escaped_newlines(regex);
+                          });
+      });
+  return found == std::end(kSequences) ? nullptr : found;
 }
 
 const KnownPattern* find_pattern_by_name(std::string_view name) {

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "libmeg/base/cpu.h"
 #include "libmeg/tokenizer/bpe/internal/fast/word_scan.h"
@@ -20,6 +23,18 @@ struct KnownPattern {
 /// The pattern of a regular expression of a tokenizer.json, as Oniguruma reads it; null where
 /// libmeg has no code for it.
 const KnownPattern* find_known_pattern(std::string_view regex);
+
+/// Expressions each of which isolates its matches within the parts that those before it leave, and
+/// that have code of their own here.
+struct KnownSequence {
+  std::array<std::string_view, 3> regexes;
+  size_t form;  ///< as KnownPattern's
+
+  fast::WordScanner scanner(InstructionSet set) const;
+};
+
+/// The sequence of the expressions of a tokenizer.json; null where libmeg has no code for it.
+const KnownSequence* find_known_sequence(const std::vector<std::string>& regexes);
 
 /// The pattern of a name; null if there is none.
 const KnownPattern* find_pattern_by_name(std::string_view name);

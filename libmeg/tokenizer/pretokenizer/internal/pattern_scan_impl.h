@@ -25,6 +25,7 @@ struct PatternBlock {
   uint64_t newline;  // \r and \n
   uint64_t blank;    // U+0020
   uint64_t other;    // none of word, number and space
+  uint64_t control;  // of these, what is neither punctuation nor a symbol nor a mark
   uint64_t apostrophe;
   uint64_t slash;
   uint64_t continuation;  // bytes of a character after its first
@@ -97,6 +98,8 @@ inline PatternBlock classify(const Byte* p, const Byte* end) {
   block.newline = (bytes.in_range('\n', '\n') | bytes.in_range('\r', '\r')) & inside;
   block.apostrophe = bytes.in_range('\'', '\'') & inside;
   block.other = inside & ~(block.word | block.number | block.space);
+  block.control = ((block.other & ~bytes.non_ascii() & ~bytes.in_range('!', '~')) |
+                   of(CharacterClass::kControl));
   return block;
 }
 
@@ -120,8 +123,10 @@ inline uint64_t number_starts(const PatternBlock& block) {
 
 /// Where whitespace starts that `\s*[\r\n]+|\s+(?!\S)|\s+` finds. Right but for the run that
 /// reaches the end of the block, of which only the first start is.
-/// space: without the line ends that belong to other characters in front of them.
-inline uint64_t space_starts(const PatternBlock& block, uint64_t space, const Byte* p) {
+/// space: without the line ends that belong to other characters in front of them. ends: where the
+/// text counts as ended.
+inline uint64_t space_starts(const PatternBlock& block, uint64_t space, uint64_t ends,
+                             const Byte* p) {
   const uint64_t newline = block.newline & space;
   const uint64_t tail = space & ~newline;
   // The text after a run's last line end starts a new word.
@@ -134,7 +139,7 @@ inline uint64_t space_starts(const PatternBlock& block, uint64_t space, const By
     }
   }
   // The last character before other text is a word of its own or joins the next word.
-  uint64_t last = tail & ~(space >> 1);
+  uint64_t last = tail & ~((space | ends) >> 1);
   if ((last & block.continuation) != 0) last = fast::move_to_lead(last, p);
   return (space & ~(space << 1)) | after_newline | last;
 }
@@ -173,14 +178,26 @@ inline bool is_hard(const PatternBlock& block, uint64_t eaten) {
   return kForm.max_digits == 3 && block.wide_numbers;
 }
 
+/// All but those in whitespace that reaches the end of the block, of which only the first is right.
+/// space: as in space_starts().
+inline uint64_t certain_starts(const PatternBlock& block, uint64_t space) {
+  if (((block.space >> (block.size - 1)) & 1) == 0) return ~uint64_t{0};
+  const uint64_t text = ~block.space & (~uint64_t{0} >> (64 - block.size));
+  return text == 0 ? 1 : below(highest(text) + 1) | (space & ~(space << 1));
+}
+
+/// Line ends after `other` characters, to which they belong.
+inline uint64_t eaten_newlines(const PatternBlock& block, uint64_t other) {
+  return block.newline & ~(block.newline + (block.newline & (other << 1)));
+}
+
 /// The starts of words in the 64 bytes from p, where a word must start, as far as these bytes
 /// decide them: at least bit 0. 0 if they do not decide.
 template <PatternForm kForm, class Block>
 inline uint64_t block_starts(const Byte* p, const Byte* end) {
   const PatternBlock block = classify<kForm, Block>(p, end);
   const uint64_t other = block.other;
-  // Line ends after other characters belong to them.
-  const uint64_t eaten = block.newline & ~(block.newline + (block.newline & (other << 1)));
+  const uint64_t eaten = eaten_newlines(block, other);
   if (is_hard<kForm>(block, eaten)) return 0;
   const uint64_t space = block.space & ~eaten;
   const uint64_t run = other & ~(other << 1);
@@ -191,14 +208,10 @@ inline uint64_t block_starts(const Byte* p, const Byte* end) {
   const uint64_t prefixed =
       ((block.space & ~block.newline) << 1) | behind(other_starts, block.continuation);
   uint64_t starts = 1 | other_starts | (block.word & ~(block.word << 1) & ~prefixed) |
-                    number_starts<kForm>(block) | space_starts(block, space, p);
+                    number_starts<kForm>(block) | space_starts(block, space, 0, p);
   if constexpr (kForm.cased_words) starts |= block.upper & (block.lower << 1);
 
-  if (((block.space >> (block.size - 1)) & 1) != 0) {
-    const uint64_t text = ~block.space & (~uint64_t{0} >> (64 - block.size));
-    const uint64_t certain = text == 0 ? 1 : below(highest(text) + 1) | (space & ~(space << 1));
-    starts &= certain;
-  }
+  starts &= certain_starts(block, space);
   if constexpr (kForm.first_contractions) {
     return with_contractions(starts, block.apostrophe & other_starts, block, p, end, false);
   } else if constexpr (kForm.suffix_contractions) {
@@ -207,7 +220,21 @@ inline uint64_t block_starts(const Byte* p, const Byte* end) {
   return starts;
 }
 
-template <PatternForm kForm, class Block>
+/// The words of a PatternForm.
+template <PatternForm kForm>
+struct FormWords {
+  template <class Block>
+  static uint64_t starts(const Byte* p, const Byte* end) {
+    return block_starts<kForm, Block>(p, end);
+  }
+
+  static const Byte* first_end(const Byte* p, const Byte* end) {
+    return first_word_end<kForm>(p, end);
+  }
+};
+
+/// Words: FormWords or DeepSeekWords.
+template <class Words, class Block>
 size_t scan_pattern(fast::WordScan& scan, uint32_t* starts) {
   const auto* const first = reinterpret_cast<const Byte*>(scan.position);
   const auto* const end = reinterpret_cast<const Byte*>(scan.end);
@@ -218,7 +245,7 @@ size_t scan_pattern(fast::WordScan& scan, uint32_t* starts) {
   const Byte* p = first;
   fast::StartBits words;
   while (p < stop) {
-    const uint64_t found = block_starts<kForm, Block>(p, end);
+    const uint64_t found = Words::template starts<Block>(p, end);
     if (found > 1) {
       // The block's last word is the first of the next block.
       const uint32_t last = highest(found);
@@ -229,23 +256,12 @@ size_t scan_pattern(fast::WordScan& scan, uint32_t* starts) {
     const Byte* const resume = p + (found == 0 ? 48 : 1);
     do {
       words.add(static_cast<size_t>(p - first), 1);
-      p = first_word_end<kForm>(p, end);
+      p = Words::first_end(p, end);
     } while (p < stop && p < resume);
   }
   const char* const begin = scan.position;
   scan.position = reinterpret_cast<const char*>(p);
   return fast::list_starts<Block>(begin, scan, words, starts);
-}
-
-template <class Block, size_t... kForms>
-fast::WordScanner scanner_of_form(size_t form, std::index_sequence<kForms...>) {
-  constexpr fast::WordScanner kScanners[] = {scan_pattern<kPatternForms[kForms], Block>...};
-  return kScanners[form];
-}
-
-template <class Block>
-fast::WordScanner scanner_of_form(size_t form) {
-  return scanner_of_form<Block>(form, std::make_index_sequence<std::size(kPatternForms)>());
 }
 
 }  // namespace

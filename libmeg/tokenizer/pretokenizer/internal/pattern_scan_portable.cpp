@@ -1,6 +1,6 @@
 #include "libmeg/tokenizer/bpe/internal/fast/byte_block_portable.h"
-#include "libmeg/tokenizer/pretokenizer/internal/pattern_scan_impl.h"
 #include "libmeg/tokenizer/pretokenizer/internal/pattern_scanners.h"
+#include "libmeg/tokenizer/pretokenizer/internal/pattern_scanners_impl.h"
 
 namespace meg::tokenizer {
 

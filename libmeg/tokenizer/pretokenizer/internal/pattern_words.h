@@ -21,6 +21,7 @@ inline constexpr std::array<CharacterClass, 128> kAscii = [] {
     if (c >= 'a' && c <= 'z') classes[c] = CharacterClass::kLower;
     if (c >= 'A' && c <= 'Z') classes[c] = CharacterClass::kUpper;
     if (c >= '0' && c <= '9') classes[c] = CharacterClass::kNumber;
+    if (c < ' ' || c == 0x7f) classes[c] = CharacterClass::kControl;
     if (c == ' ' || (c >= '\t' && c <= '\r')) classes[c] = CharacterClass::kSpace;
   }
   return classes;
@@ -159,9 +160,9 @@ inline const Byte* others_end(const Byte* p, const Byte* end) {
   return p;
 }
 
-/// Where the whitespace at p ends, which is there.
-template <PatternForm kForm>
-inline const Byte* whitespace_end(const Byte* p, const Byte* end) {
+/// Where the whitespace at p ends, which is there. is_end: whether the text counts as ended there.
+template <PatternForm kForm, class IsEnd>
+inline const Byte* whitespace_end(const Byte* p, const Byte* end, const IsEnd& is_end) {
   // \s*[\r\n]+ first: \s* takes the whole run and gives back up to the run's last line end.
   // \s+(?!\S) next: the run but for its last character, or all of it at the end of the text.
   // \s+ last: the single character that is left over.
@@ -177,7 +178,7 @@ inline const Byte* whitespace_end(const Byte* p, const Byte* end) {
   }
   if (kForm.whole_final_space && at == end) return end;
   if (newline_end != nullptr) return newline_end;
-  return at == end || last == p ? at : last;
+  return last == p || is_end(at) ? at : last;
 }
 
 /// Where the first word of [p, end) ends, which is not empty.
@@ -190,7 +191,7 @@ inline const Byte* first_word_end(const Byte* p, const Byte* end) {
   if (const Byte* behind = word_end<kForm>(p, end, c)) return behind;
   if (c.kind == CharacterClass::kNumber) return numbers_end(p, end, kForm.max_digits);
   if (const Byte* behind = others_end<kForm>(p, end)) return behind;
-  return whitespace_end<kForm>(p, end);
+  return whitespace_end<kForm>(p, end, [end](const Byte* at) { return at == end; });
 }
 
 }  // namespace

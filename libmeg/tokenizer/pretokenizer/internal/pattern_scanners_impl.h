@@ -1,0 +1,31 @@
+// What a source file of an instruction set compiles: the scanner of each pattern.
+#pragma once
+
+#include <cstddef>
+#include <iterator>
+#include <utility>
+
+#include "libmeg/tokenizer/bpe/internal/fast/word_scan.h"
+#include "libmeg/tokenizer/pretokenizer/internal/deepseek_scan_impl.h"
+#include "libmeg/tokenizer/pretokenizer/internal/pattern_scan_impl.h"
+
+namespace meg::tokenizer {
+namespace {
+
+template <class Block, size_t... kForms>
+fast::WordScanner scanner_of_form(size_t form, std::index_sequence<kForms...>) {
+  constexpr fast::WordScanner kScanners[] = {
+      scan_pattern<FormWords<kPatternForms[kForms]>, Block>...,
+      scan_pattern<DeepSeekWords, Block>,
+  };
+  static_assert(std::size(kScanners) == kDeepSeekForm + 1);
+  return kScanners[form];
+}
+
+template <class Block>
+fast::WordScanner scanner_of_form(size_t form) {
+  return scanner_of_form<Block>(form, std::make_index_sequence<std::size(kPatternForms)>());
+}
+
+}  // namespace
+}  // namespace meg::tokenizer
