@@ -1,7 +1,8 @@
 #include "libmeg/tokenizer/huggingface/internal/added_tokens.h"
 
 #include <algorithm>
-#include <cstring>
+#include <limits>
+#include <utility>
 
 #include "libmeg/text/utf8.h"
 #include "libmeg/tokenizer/internal/character_class.h"
@@ -53,49 +54,42 @@ size_t whitespace_end(std::string_view text, size_t begin) {
 
 AddedTokenFinder::AddedTokenFinder(std::vector<AddedToken> tokens, bool splits_special_tokens)
     : tokens_(std::move(tokens)), splits_special_tokens_(splits_special_tokens) {
-  std::stable_sort(tokens_.begin(), tokens_.end(), [](const AddedToken& a, const AddedToken& b) {
-    return a.matched.size() > b.matched.size();
-  });
-  for (uint32_t i = 0; i < tokens_.size(); ++i) {
-    std::vector<uint32_t>& same = by_byte_[static_cast<unsigned char>(tokens_[i].matched[0])];
-    if (same.empty()) first_bytes_.push_back(tokens_[i].matched[0]);
-    same.push_back(i);
+  std::vector<sentencepiece::PieceTrie::Entry> texts;
+  for (const AddedToken& token : tokens_) {
+    first_bytes_.add(token.matched[0]);
+    texts.emplace_back(token.matched, static_cast<int32_t>(texts.size()));
   }
+  texts_ = sentencepiece::PieceTrie(std::move(texts));
 }
 
-const AddedToken* AddedTokenFinder::longest_at(std::string_view text) const {
-  for (const uint32_t i : by_byte_[static_cast<unsigned char>(text[0])]) {
-    if (text.starts_with(tokens_[i].matched)) return &tokens_[i];
-  }
-  return nullptr;
+const AddedToken* AddedTokenFinder::Search::longest_at(size_t at) const {
+  int32_t number = 0;
+  const size_t size =
+      finder_.texts_.longest_prefix(text_.substr(at), std::numeric_limits<int>::max(), &number);
+  return size > 0 ? &finder_.tokens_[static_cast<size_t>(number)] : nullptr;
 }
 
-bool AddedTokenFinder::find_next(std::string_view text, Match& match) const {
-  if (tokens_.empty()) return false;
-  const auto next_candidate = [&](size_t at) {
-    return first_bytes_.size() == 1 ? text.find(first_bytes_[0], at)
-                                    : text.find_first_of(first_bytes_, at);
-  };
-  for (size_t at = next_candidate(match.next); at != std::string_view::npos;) {
-    const AddedToken* const token = longest_at(text.substr(at));
+std::optional<AddedTokenFinder::Match> AddedTokenFinder::Search::next() {
+  for (size_t at = at_; (at = candidates_.next(at)) != std::string_view::npos;) {
+    const AddedToken* const token = longest_at(at);
     if (token == nullptr) {
-      at = next_candidate(at + 1);
+      ++at;
       continue;
     }
     const size_t end = at + token->matched.size();
-    if ((token->special && splits_special_tokens_) ||
-        (token->single_word && !stands_alone(text, at, end))) {
-      at = next_candidate(end);
+    if ((token->special && finder_.splits_special_tokens_) ||
+        (token->single_word && !stands_alone(text_, at, end))) {
+      at = end;
       continue;
     }
     // Whitespace that an earlier token has taken is not taken again.
-    match.id = token->id;
-    match.begin = token->lstrip ? std::max(whitespace_begin(text, at), match.end) : at;
-    match.next = end;
-    match.end = token->rstrip ? whitespace_end(text, end) : end;
-    return true;
+    const size_t begin = token->lstrip ? std::max(whitespace_begin(text_, at), taken_end_) : at;
+    at_ = end;
+    taken_end_ = token->rstrip ? whitespace_end(text_, end) : end;
+    return Match{begin, taken_end_, token->id};
   }
-  return false;
+  at_ = text_.size();
+  return std::nullopt;
 }
 
 }  // namespace meg::tokenizer

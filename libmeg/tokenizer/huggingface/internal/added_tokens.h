@@ -1,11 +1,14 @@
 #pragma once
 
-#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
+
+#include "libmeg/tokenizer/internal/first_bytes.h"
+#include "libmeg/tokenizer/sentencepiece/internal/piece_trie.h"
 
 namespace meg::tokenizer {
 
@@ -36,22 +39,36 @@ class AddedTokenFinder {
 
   struct Match {
     size_t begin = 0, end = 0;  // of the text that the token takes
-    size_t next = 0;            // where its own characters end, after which the next may begin
     int32_t id = 0;
   };
 
-  /// Replaces `match` by the next match in text (valid UTF-8); false if there is none. match: the
-  /// result of the previous call, or Match() for the first one. The next match may begin inside
-  /// whitespace that the last one included, and then end before it.
-  bool find_next(std::string_view text, Match& match) const;
+  class Search;
 
  private:
-  const AddedToken* longest_at(std::string_view text) const;
-
-  std::vector<AddedToken> tokens_;  // the longest first
+  std::vector<AddedToken> tokens_;
+  sentencepiece::PieceTrie texts_;  // of tokens_, by number
+  FirstBytes first_bytes_;
   bool splits_special_tokens_ = false;
-  std::array<std::vector<uint32_t>, 256> by_byte_;  // tokens that begin with a byte
-  std::string first_bytes_;
+};
+
+/// The search through one text, valid UTF-8, which must outlive it, as must the finder.
+class AddedTokenFinder::Search {
+ public:
+  Search(const AddedTokenFinder& finder, std::string_view text)
+      : finder_(finder), text_(text), candidates_(finder.first_bytes_, text) {}
+
+  /// The next match; nullopt if there is none. It may begin inside whitespace that the last one
+  /// included, and then end before it.
+  std::optional<Match> next();
+
+ private:
+  const AddedToken* longest_at(size_t at) const;
+
+  const AddedTokenFinder& finder_;
+  const std::string_view text_;
+  FirstByteSearch candidates_;
+  size_t at_ = 0;         // where the last token's own characters end
+  size_t taken_end_ = 0;  // and the whitespace that it includes
 };
 
 }  // namespace meg::tokenizer

@@ -1,5 +1,7 @@
 #include "libmeg/tokenizer/huggingface/internal/hugging_face_encoder.h"
 
+#include <optional>
+
 #include "libmeg/text/text_padding.h"
 #include "libmeg/text/utf8.h"
 #include "libmeg/tokenizer/huggingface/internal/replace_byte.h"
@@ -20,17 +22,17 @@ template <class Between>
 Status cut(const AddedTokenFinder& finder, std::string_view text, TokenBuffer& tokens,
            const Between& between) {
   size_t at = 0;
-  AddedTokenFinder::Match match;
-  while (finder.find_next(text, match)) {
-    if (match.begin > match.end) {
+  AddedTokenFinder::Search search(finder, text);
+  while (const std::optional<AddedTokenFinder::Match> match = search.next()) {
+    if (match->begin > match->end) {
       return Status(StatusCode::kInvalidArgument,
                     "text: expected added tokens apart, found one of whitespace inside the "
                     "whitespace that the token before it takes, which tokenizers fails on, too");
     }
-    if (match.begin > at) MEG_RETURN_IF_ERROR(between(text.substr(at, match.begin - at)));
+    if (match->begin > at) MEG_RETURN_IF_ERROR(between(text.substr(at, match->begin - at)));
     // Where the token before it took all of it, the token is dropped.
-    if (match.begin < match.end) tokens.push_back(match.id);
-    at = match.end;
+    if (match->begin < match->end) tokens.push_back(match->id);
+    at = match->end;
   }
   return at < text.size() ? between(text.substr(at)) : Status();
 }

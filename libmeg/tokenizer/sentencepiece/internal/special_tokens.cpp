@@ -1,8 +1,9 @@
 #include "libmeg/tokenizer/sentencepiece/internal/special_tokens.h"
 
-#include <array>
 #include <string_view>
 #include <utility>
+
+#include "libmeg/tokenizer/internal/first_bytes.h"
 
 namespace meg::tokenizer::sentencepiece {
 
@@ -12,18 +13,15 @@ class SpecialTokensEncoder : public TokenEncoder {
  public:
   SpecialTokensEncoder(std::unique_ptr<TokenEncoder> parts, std::vector<SpecialToken> tokens)
       : parts_(std::move(parts)), tokens_(std::move(tokens)) {
-    for (const SpecialToken& token : tokens_) {
-      // Most places are ruled out by their first byte; the list is looked through at the others
-      // only.
-      const auto byte = static_cast<unsigned char>(token.text[0]);
-      if (!starts_[byte]) first_bytes_ += token.text[0];
-      starts_[byte] = true;
-    }
+    // Most places are ruled out by their first byte; the list is looked through at the others
+    // only.
+    for (const SpecialToken& token : tokens_) first_bytes_.add(token.text[0]);
   }
 
   Status encode(std::string_view text, TokenBuffer& tokens) override {
     size_t part = 0;
-    for (size_t at = 0; (at = text.find_first_of(first_bytes_, at)) != std::string_view::npos;) {
+    FirstByteSearch candidates(first_bytes_, text);
+    for (size_t at = 0; (at = candidates.next(at)) != std::string_view::npos;) {
       const SpecialToken* const token = token_at(text.substr(at));
       if (token == nullptr) {
         ++at;
@@ -50,8 +48,7 @@ class SpecialTokensEncoder : public TokenEncoder {
 
   const std::unique_ptr<TokenEncoder> parts_;
   const std::vector<SpecialToken> tokens_;
-  std::array<bool, 256> starts_{};
-  std::string first_bytes_;
+  FirstBytes first_bytes_;
 };
 
 class BosEncoder : public TokenEncoder {
