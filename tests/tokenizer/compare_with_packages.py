@@ -48,6 +48,12 @@ DEEPSEEK = [
     r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"
     r"| ?[\p{P}\p{S}]+[\r\n]*" + WHITESPACE,
 ]
+GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+
+
+def with_line_ends(patterns):
+    """As DeepSeek's own files have them: not escaped."""
+    return [pattern.replace(r"\r", "\r").replace(r"\n", "\n") for pattern in patterns]
 
 
 def texts_of(chooser, corpus):
@@ -129,6 +135,9 @@ def made_tokenizers(corpus):
     yield "gpt2", byte_level(corpus, pre_tokenizers.ByteLevel(add_prefix_space=False))
     yield "prefix space", byte_level(corpus, pre_tokenizers.ByteLevel(add_prefix_space=True))
     yield "deepseek", byte_level(corpus, sequence([*map(split, DEEPSEEK), bytes_alone]))
+    yield "line ends", byte_level(corpus, sequence([*map(split, with_line_ends(DEEPSEEK)), bytes_alone]))
+    yield "line ends too", byte_level(corpus, sequence([*map(split, with_line_ends([PATTERNS["o200k"]])), bytes_alone]))
+    yield "gpt2 split", byte_level(corpus, sequence([split(GPT2), bytes_alone]))
     yield "digits", byte_level(corpus, sequence([pre_tokenizers.Digits(individual_digits=True),
                                                  pre_tokenizers.ByteLevel(add_prefix_space=False)]))
     for behavior in ("merged_with_previous", "merged_with_next", "contiguous", "removed"):

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <random>
 #include <string>
 #include <tuple>
@@ -17,11 +18,16 @@
 namespace meg::tokenizer {
 namespace {
 
-const std::vector<std::string> kDeepSeek = {
-    R"(\p{N}{1,3})", "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+",
-    R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|)"
-    R"([^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|)"
-    R"(\s*[\r\n]+|\s+(?!\S)|\s+)"};
+const std::map<std::string, std::vector<std::string>> kSequences = {
+    {"deepseek",
+     {R"(\p{N}{1,3})", "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+",
+      R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|)"
+      R"([^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|)"
+      R"(\s*[\r\n]+|\s+(?!\S)|\s+)"}},
+    {"digits", {"Digits", std::string(kGpt2Pattern)}}};
+
+/// Those of Unicode 16, and what is new in Unicode 17.
+const std::string kNumbersOfDigits = "[\\p{N}\\x{11de0}-\\x{11de9}\\x{16ff4}-\\x{16ff6}]";
 
 /// A scanner beside the regular expression whose words it finds.
 class PatternScan : public testing::TestWithParam<std::tuple<const char*, InstructionSet>> {
@@ -31,10 +37,11 @@ class PatternScan : public testing::TestWithParam<std::tuple<const char*, Instru
     if (set > best_instruction_set()) {
       GTEST_SKIP() << "this processor lacks " << instruction_set_name(set);
     }
-    if (name == std::string_view("deepseek")) {
-      const KnownSequence& sequence = *find_known_sequence(kDeepSeek);
-      scan_ = sequence.scanner(set);
-      for (const std::string& regex : kDeepSeek) {
+    const auto sequence = kSequences.find(name);
+    if (sequence != kSequences.end()) {
+      scan_ = find_known_sequence(sequence->second)->scanner(set);
+      for (const std::string& step : sequence->second) {
+        const std::string regex = step == KnownSequence::kDigits ? kNumbersOfDigits : step;
         matchers_.push_back(*RegexMatcher::compile(regex, "pattern"));
       }
       return;
@@ -96,7 +103,7 @@ class PatternScan : public testing::TestWithParam<std::tuple<const char*, Instru
 INSTANTIATE_TEST_SUITE_P(
     All, PatternScan,
     testing::Combine(testing::Values("llama3", "qwen2", "qwen3.5", "cl100k", "cl100k of Oniguruma",
-                                     "o200k", "v1", "v2", "deepseek"),
+                                     "o200k", "v1", "v2", "deepseek", "digits"),
                      testing::Values(InstructionSet::kPortable, InstructionSet::kAvx2,
                                      InstructionSet::kAvx512)),
     [](const auto& tested) {
@@ -115,9 +122,9 @@ std::string random_text(std::mt19937& random, size_t characters) {
       "\u00e9", "\u00c9", "\u017f", "\u00a0",     "\u3000",     "\u0085",      "\u8a9e", "\u05d0",
       "\u0663", "\u0301", "\u0e31", "\U0001F600", "\U00010400", "\U00010428",  "\u01c5", "\u200b",
       "\u00bd", "\u00aa", "$",      "word",       "Word",       "\u0416\u0437"};
-  // What DeepSeek's expressions tell apart.
+  // What sequences of steps tell apart.
   for (const char* kind : {"\u30fb", "\u30a2", "\u3099", "\u309b", "\u3040", "\u3002", "\u9fa6",
-                           "\u3400", "\u4e00", "(", ".x", "\x01", "\ue000"}) {
+                           "\u3400", "\u4e00", "(", ".x", "\x01", "\ue000", "\U00011de2"}) {
     chosen.emplace_back(kind);
   }
   if (random() % 4 != 0) {

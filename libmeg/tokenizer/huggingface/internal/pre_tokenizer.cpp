@@ -155,9 +155,11 @@ class Reader {
   }
 
   PreTokenizer result() && {
-    const bool is_isolated = isolated_.size() == result_.steps.size() && result_.words.empty() &&
-                             result_.byte_level && !result_.add_prefix_space;
-    if (is_isolated) result_.known_steps = find_known_sequence(isolated_);
+    const bool is_isolated = isolated_.size() == result_.steps.size();
+    if (is_isolated && result_.byte_level && !result_.add_prefix_space) {
+      if (!result_.words.empty()) isolated_.push_back(result_.words);
+      result_.known_steps = find_known_sequence(isolated_);
+    }
     return std::move(result_);
   }
 
@@ -194,7 +196,8 @@ class Reader {
     MEG_ASSIGN_OR_RETURN(const bool invert, part.boolean("invert", false));
     MEG_RETURN_IF_ERROR(words_to_step(part));
     // A known pattern matches everything, so that inverting and removing leave nothing to choose.
-    if (find_known_pattern(pattern) != nullptr && behavior != SplitBehavior::kContiguous &&
+    const bool is_known = pattern == kGpt2Pattern || find_known_pattern(pattern) != nullptr;
+    if (is_known && behavior != SplitBehavior::kContiguous &&
         (behavior == SplitBehavior::kRemoved) == invert) {
       result_.words = pattern;
       return {};
@@ -257,6 +260,9 @@ class Reader {
   Status add_class(bool (*is_match)(char32_t), SplitBehavior behavior, const JsonPart& part) {
     MEG_RETURN_IF_ERROR(words_to_step(part));
     result_.steps.push_back({is_match, behavior, false});
+    if (is_match == is_number && behavior == SplitBehavior::kIsolated) {
+      isolated_.emplace_back(KnownSequence::kDigits);
+    }
     return {};
   }
 
@@ -284,7 +290,7 @@ class Reader {
   }
 
   PreTokenizer result_;
-  std::vector<std::string> isolated_;  // the expressions of the steps that isolate
+  std::vector<std::string> isolated_;  // the steps that isolate, for find_known_sequence()
 };
 
 }  // namespace

@@ -48,7 +48,7 @@ Result<std::string> read_space_replacement(const JsonPart& part);
 struct PreTokenizer {
   std::vector<SplitStep> steps;
 
-  /// If set, what finds the words that all of `steps` find, which may then be left out.
+  /// If set, what finds the words that `steps` and `words` find, which may then be left out.
   const KnownSequence* known_steps = nullptr;
 
   std::optional<Metaspace> metaspace;
@@ -63,15 +63,10 @@ struct PreTokenizer {
 
   /// Returns for Tokenizer::rules() the pattern of words if there is nothing else.
   std::string rules() const {
-    const bool is_pattern =
-        byte_level && !add_prefix_space && steps.empty() && known_steps == nullptr;
+    const bool is_pattern = byte_level && !add_prefix_space && steps.empty();
     return is_pattern ? "words " + words : json;
   }
 };
-
-/// GPT-2's pattern, as ByteLevel applies it.
-inline constexpr std::string_view kGpt2Pattern =
-    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
 /// What finds the words of PreTokenizer::words, which is not empty.
 fast::WordScanner scanner_of_words(std::string_view words, InstructionSet set);

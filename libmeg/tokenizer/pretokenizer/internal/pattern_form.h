@@ -52,7 +52,8 @@ inline constexpr size_t kTekkenForm = 5;
 inline constexpr size_t kMegatronV1Form = 6;
 inline constexpr size_t kQwen35Form = 7;
 
-/// After these: DeepSeekWords.
+// After these: DeepSeekWords and DigitsWords.
 inline constexpr size_t kDeepSeekForm = std::size(kPatternForms);
+inline constexpr size_t kDigitsForm = kDeepSeekForm + 1;
 
 }  // namespace meg::tokenizer

@@ -62,6 +62,8 @@ constexpr KnownSequence kSequences[] = {
       "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+"
       "|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\\r\\n]*" MEG_WHITESPACE},
      kDeepSeekForm},
+    // StarCoder's, SmolLM's, Granite's.
+    {{KnownSequence::kDigits, kGpt2Pattern}, kDigitsForm},
 };
 
 #undef MEG_UPPER
@@ -89,7 +91,7 @@ fast::WordScanner scanner_of_form(size_t form, InstructionSet set) {
   return pattern_scanner_portable(form);
 }
 
-/// DeepSeek's files have line ends as they are, others escape them.
+/// Some files, such as DeepSeek's, have line ends as they are, others escape them.
 std::string with_escaped_newlines(std::string_view regex) {
   std::string escaped;
   for (const char c : regex) {
@@ -113,17 +115,18 @@ fast::WordScanner KnownSequence::scanner(InstructionSet set) const {
 }
 
 const KnownPattern* find_known_pattern(std::string_view regex) {
-  return find_pattern(&KnownPattern::regex, regex);
+  return find_pattern(&KnownPattern::regex, with_escaped_newlines(regex));
 }
 
-const KnownSequence* find_known_sequence(const std::vector<std::string>& regexes) {
-  const auto* const found = std::find_if(
-      std::begin(kSequences), std::end(kSequences), [&](const KnownSequence& sequence) {
-        return std::equal(sequence.regexes.begin(), sequence.regexes.end(), regexes.begin(),
-                          regexes.end(), [](std::string_view known, const std::string& regex) {
-                            return known == with_escaped_newlines(regex);
-                          });
-      });
+const KnownSequence* find_known_sequence(const std::vector<std::string>& steps) {
+  const auto is_same = [&](const KnownSequence& sequence) {
+    const auto end = std::find(sequence.steps.begin(), sequence.steps.end(), "");
+    return std::equal(sequence.steps.begin(), end, steps.begin(), steps.end(),
+                      [](std::string_view known, const std::string& step) {
+                        return known == with_escaped_newlines(step);
+                      });
+  };
+  const auto* const found = std::find_if(std::begin(kSequences), std::end(kSequences), is_same);
   return found == std::end(kSequences) ? nullptr : found;
 }
 

@@ -20,21 +20,29 @@ struct KnownPattern {
   fast::WordScanner scanner(InstructionSet set) const;
 };
 
+/// GPT-2's pattern, as ByteLevel applies it.
+inline constexpr std::string_view kGpt2Pattern =
+    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
+
 /// The pattern of a regular expression of a tokenizer.json, as Oniguruma reads it; null where
 /// libmeg has no code for it.
 const KnownPattern* find_known_pattern(std::string_view regex);
 
-/// Expressions each of which isolates its matches within the parts that those before it leave, and
-/// that have code of their own here.
+/// The steps of a pre-tokenizer, each of which isolates its matches within the parts that those
+/// before it leave, that have code of their own here.
 struct KnownSequence {
-  std::array<std::string_view, 3> regexes;
+  /// Regular expressions, or kDigits; the last ones may be empty.
+  std::array<std::string_view, 3> steps;
   size_t form;  ///< as KnownPattern's
+
+  /// Stands for Digits with individual_digits, whose numbers are not those of \p{N}.
+  static constexpr std::string_view kDigits = "Digits";
 
   fast::WordScanner scanner(InstructionSet set) const;
 };
 
-/// The sequence of the expressions of a tokenizer.json; null where libmeg has no code for it.
-const KnownSequence* find_known_sequence(const std::vector<std::string>& regexes);
+/// The sequence of the steps of a tokenizer.json; null where libmeg has no code for it.
+const KnownSequence* find_known_sequence(const std::vector<std::string>& steps);
 
 /// The pattern of a name; null if there is none.
 const KnownPattern* find_pattern_by_name(std::string_view name);

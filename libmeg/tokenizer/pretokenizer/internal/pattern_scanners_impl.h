@@ -7,6 +7,7 @@
 
 #include "libmeg/tokenizer/bpe/internal/fast/word_scan.h"
 #include "libmeg/tokenizer/pretokenizer/internal/deepseek_scan_impl.h"
+#include "libmeg/tokenizer/pretokenizer/internal/digits_scan_impl.h"
 #include "libmeg/tokenizer/pretokenizer/internal/pattern_scan_impl.h"
 
 namespace meg::tokenizer {
@@ -17,8 +18,9 @@ fast::WordScanner scanner_of_form(size_t form, std::index_sequence<kForms...>) {
   constexpr fast::WordScanner kScanners[] = {
       scan_pattern<FormWords<kPatternForms[kForms]>, Block>...,
       scan_pattern<DeepSeekWords, Block>,
+      scan_pattern<DigitsWords, Block>,
   };
-  static_assert(std::size(kScanners) == kDeepSeekForm + 1);
+  static_assert(std::size(kScanners) == kDigitsForm + 1);
   return kScanners[form];
 }
 
