@@ -48,6 +48,11 @@ DEEPSEEK = [
     r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"
     r"| ?[\p{P}\p{S}]+[\r\n]*" + WHITESPACE,
 ]
+NESTED_BRACKETS = [
+    r" ?[^(\s|[.,!?…。，、।۔،])]+",  # BLOOM's
+    r"[\p{Lu}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{Lo}\p{M}&&[^\p{Han}]]+|[\p{L}&&\p{Han}]+",  # as in Kimi's
+    r"[^[a-k]&&\S]+", r"[[é-ü][\x{e9}\u00e9b-]\]]+", r"x[a-c&&[d]]|[^[^\n\t]]", r"[\p{^N}&&[^\P{Lu}a]&&[^[B-D]E]]",
+]
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 
 
@@ -129,7 +134,7 @@ def made_tokenizers(corpus):
     for ignore_merges in (False, True):
         yield f"cjk {ignore_merges}", byte_level(cjk_corpus(random.Random(18)), sequence([split(PATTERNS["llama3"]), bytes_alone]),
                                                  ignore_merges=ignore_merges)
-    for pattern in INTERVALS_AND_LINES:
+    for pattern in INTERVALS_AND_LINES + NESTED_BRACKETS:
         yield pattern, byte_level(corpus, sequence([split(pattern), bytes_alone]))
     yield "removed", byte_level(corpus, sequence([split(PATTERNS["llama3"], "removed", True), bytes_alone]))
     yield "gpt2", byte_level(corpus, pre_tokenizers.ByteLevel(add_prefix_space=False))

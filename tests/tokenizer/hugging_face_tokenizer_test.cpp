@@ -241,13 +241,34 @@ TEST(HuggingFaceTokenizer, NamesPartsThatAreNotSupported) {
        ".pattern.Regex: \\d in a pattern is not supported"},
       {"/pre_tokenizer",
        {{"type", "Split"}, {"pattern", {{"Regex", "[[:alpha:]\\s]"}}}, {"behavior", "Isolated"}},
-       "[ within brackets in a pattern is not supported"},
+       "[: within brackets in a pattern is not supported"},
       {"/pre_tokenizer",
        {{"type", "Split"}, {"pattern", {{"Regex", "[^]\\s]"}}}, {"behavior", "Isolated"}},
        "] at the beginning of brackets in a pattern is not supported"},
       {"/pre_tokenizer",
-       {{"type", "Split"}, {"pattern", {{"Regex", "[a-z&&b]"}}}, {"behavior", "Isolated"}},
-       "&& within brackets in a pattern is not supported"},
+       {{"type", "Split"}, {"pattern", {{"Regex", "[a-z&&]"}}}, {"behavior", "Isolated"}},
+       "&& without a class at both sides in a pattern is not supported"},
+      {"/pre_tokenizer",
+       {{"type", "Split"}, {"pattern", {{"Regex", "[a[b]"}}}, {"behavior", "Isolated"}},
+       "[ without ] in a pattern is not supported"},
+      {"/pre_tokenizer",
+       {{"type", "Split"}, {"pattern", {{"Regex", "[[b]a-\\p{L}]"}}}, {"behavior", "Isolated"}},
+       "- in front of a class within brackets in a pattern is not supported"},
+      {"/pre_tokenizer",
+       {{"type", "Split"}, {"pattern", {{"Regex", "[[b]z-a]"}}}, {"behavior", "Isolated"}},
+       "a range that ends before it begins in a pattern is not supported"},
+      {"/pre_tokenizer",
+       {{"type", "Split"}, {"pattern", {{"Regex", "[[b]\\d]"}}}, {"behavior", "Isolated"}},
+       "\"\\\\d\" within nested brackets in a pattern is not supported"},
+      {"/pre_tokenizer",
+       {{"type", "Split"}, {"pattern", {{"Regex", "[[b]\\p{Emoji}]"}}}, {"behavior", "Isolated"}},
+       "the property \"\\\\p{Emoji}\" in a pattern is not supported"},
+      {"/pre_tokenizer",
+       {{"type", "Split"}, {"pattern", {{"Regex", "[[b]\\xe9]"}}}, {"behavior", "Isolated"}},
+       "\"\\\\xe9\" in a pattern is not supported"},
+      {"/pre_tokenizer",
+       {{"type", "Split"}, {"pattern", {{"Regex", "(?i:[[b]a])"}}}, {"behavior", "Isolated"}},
+       "\\x under (?i) in a pattern is not supported"},
       {"/pre_tokenizer",
        {{"type", "Split"}, {"pattern", {{"Regex", "(a"}}}, {"behavior", "Isolated"}},
        "pattern \"(a\": missing closing parenthesis"},
@@ -266,6 +287,16 @@ TEST(HuggingFaceTokenizer, NamesPartsThatAreNotSupported) {
     EXPECT_EQ(open(file).status().code(), StatusCode::kUnsupported) << one.path;
     EXPECT_THAT(error_of(file), HasSubstr(one.message));
   }
+}
+
+TEST(HuggingFaceTokenizer, BoundsNestedBrackets) {
+  Json file = tiny();
+  const std::string nested = std::string(100'000, '[') + "a" + std::string(100'000, ']');
+  file["pre_tokenizer"] = {
+      {"type", "Split"}, {"pattern", {{"Regex", nested}}}, {"behavior", "Isolated"}};
+  EXPECT_THAT(
+      error_of(file),
+      HasSubstr(".pre_tokenizer: more than 64 nested brackets in a pattern is not supported"));
 }
 
 TEST(HuggingFaceTokenizer, WarnsOfAClassWithPartsOfItsOwn) {

@@ -12,7 +12,9 @@
 #include "libmeg/text/utf8.h"
 #include "libmeg/tokenizer/internal/character_class.h"
 #include "libmeg/tokenizer/internal/pattern_property.h"
+#include "libmeg/tokenizer/pretokenizer/internal/nested_brackets.h"
 #include "libmeg/tokenizer/pretokenizer/internal/oniguruma_dialect.h"
+#include "libmeg/tokenizer/pretokenizer/internal/written_ranges.h"
 
 namespace meg::tokenizer {
 namespace {
@@ -20,34 +22,6 @@ namespace {
 // A pattern that needs more for one match is hostile, or not meant for such text.
 constexpr uint32_t kMatchLimit = 10'000'000;
 constexpr uint32_t kDepthLimit = 100'000;
-
-/// Ranges of code points for brackets, as PCRE2 writes them.
-class WrittenRanges {
- public:
-  /// first: after what was added before.
-  void add(char32_t first, char32_t last) {
-    if (last_ && *last_ + 1 == first) {
-      last_ = last;
-      return;
-    }
-    write_last();
-    text_ += fmt::format("\\x{{{:x}}}-", static_cast<uint32_t>(first));
-    last_ = last;
-  }
-
-  std::string text() && {
-    write_last();
-    return std::move(text_);
-  }
-
- private:
-  void write_last() {
-    if (last_) text_ += fmt::format("\\x{{{:x}}}", static_cast<uint32_t>(*last_));
-  }
-
-  std::string text_;
-  std::optional<char32_t> last_;
-};
 
 /// \s, or \S where `negated`.
 std::string ranges_of_space(bool negated) {
@@ -214,7 +188,13 @@ struct RegexMatcher::Compiled {
 Result<RegexMatcher> RegexMatcher::compile(std::string_view pattern, const std::string& name,
                                            Dialect dialect) {
   const bool is_oniguruma = dialect == Dialect::kOniguruma;
-  if (is_oniguruma) MEG_RETURN_IF_ERROR(check_oniguruma_dialect(pattern, name));
+  const std::string given(pattern);
+  std::string flat = given;
+  if (is_oniguruma) {
+    MEG_ASSIGN_OR_RETURN(flat, flatten_nested_brackets(given, name));
+    MEG_RETURN_IF_ERROR(check_oniguruma_dialect(flat, name));
+  }
+  pattern = flat;
   MEG_RETURN_IF_ERROR(check_properties(pattern, name));
   const std::string written = Translation(pattern, dialect).text();
   int error = 0;
@@ -229,23 +209,23 @@ Result<RegexMatcher> RegexMatcher::compile(std::string_view pattern, const std::
   if (code == nullptr) {
     std::array<unsigned char, 256> text{};
     pcre2_get_error_message(error, text.data(), text.size());
-    return make_error(StatusCode::kUnsupported, "{}: pattern {}: {}", name,
-                      text::printable(pattern), reinterpret_cast<const char*>(text.data()));
+    return make_error(StatusCode::kUnsupported, "{}: pattern {}: {}", name, text::printable(given),
+                      reinterpret_cast<const char*>(text.data()));
   }
   // tokenizers cuts texts at empty matches, too; find() gives none.
   uint32_t matches_nothing = 0;
   pcre2_pattern_info(code.get(), PCRE2_INFO_MATCHEMPTY, &matches_nothing);
   if (matches_nothing != 0) {
     return make_error(StatusCode::kUnsupported, "{}: pattern {}: an empty match is not supported",
-                      name, text::printable(pattern));
+                      name, text::printable(given));
   }
   pcre2_jit_compile(code.get(), PCRE2_JIT_COMPLETE);  // without it, matching is only slower
   MatchContext context(pcre2_match_context_create(nullptr));
   if (context == nullptr) return Status(StatusCode::kResourceExhausted, name + ": no memory");
   pcre2_set_match_limit(context.get(), kMatchLimit);
   pcre2_set_depth_limit(context.get(), kDepthLimit);
-  return RegexMatcher(std::make_shared<const Compiled>(
-      Compiled{std::move(code), std::move(context), name, std::string(pattern)}));
+  return RegexMatcher(
+      std::make_shared<const Compiled>(Compiled{std::move(code), std::move(context), name, given}));
 }
 
 Result<std::optional<RegexMatcher::Match>> RegexMatcher::find(std::string_view text,

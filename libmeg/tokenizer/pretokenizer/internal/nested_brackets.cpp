@@ -1,0 +1,249 @@
+#include "libmeg/tokenizer/pretokenizer/internal/nested_brackets.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "libmeg/text/printable.h"
+#include "libmeg/text/utf8.h"
+#include "libmeg/tokenizer/internal/character_class.h"
+#include "libmeg/tokenizer/internal/pattern_property.h"
+#include "libmeg/tokenizer/pretokenizer/internal/written_ranges.h"
+
+namespace meg::tokenizer {
+namespace {
+
+constexpr char32_t kCodePoints = 0x110000;
+
+/// A set of code points.
+class CharacterSet {
+ public:
+  void add(char32_t first, char32_t last) {
+    for (char32_t c = first; c <= last; ++c) has_[c] = true;
+  }
+
+  void unite(const CharacterSet& other) {
+    for (char32_t c = 0; c < kCodePoints; ++c) has_[c] = has_[c] || other.has_[c];
+  }
+
+  void intersect(const CharacterSet& other) {
+    for (char32_t c = 0; c < kCodePoints; ++c) has_[c] = has_[c] && other.has_[c];
+  }
+
+  void invert() { has_.flip(); }
+
+  /// For brackets.
+  std::string text() const {
+    WrittenRanges ranges;
+    for (char32_t c = 0; c < kCodePoints; ++c) {
+      // PCRE2 refuses patterns that name surrogates, which no UTF-8 text holds.
+      if (has_[c] && (c < 0xD800 || c >= 0xE000)) ranges.add(c, c);
+    }
+    std::string text = std::move(ranges).text();
+    return text.empty() ? "^\\x{0}-\\x{10ffff}" : text;
+  }
+
+ private:
+  std::vector<bool> has_ = std::vector<bool>(kCodePoints);
+};
+
+/// Reads one bracket expression.
+class BracketReader {
+ public:
+  /// left: how many expressions a pattern may have, so that none takes long; counted down.
+  BracketReader(std::string_view rest, const std::string& name, int& left)
+      : rest_(rest), name_(name), left_(left) {}
+
+  /// Whether the expression, at whose bracket `rest` begins, holds another one or an intersection.
+  static bool is_nested(std::string_view rest) {
+    for (size_t at = 1; at < rest.size() && rest[at] != ']'; ++at) {
+      if (rest[at] == '[' || rest.substr(at).starts_with("&&")) return true;
+      if (rest[at] == '\\') ++at;
+    }
+    return false;
+  }
+
+  Result<CharacterSet> read() {
+    if (--left_ < 0) return refuse("more than 64 nested brackets");
+    rest_.remove_prefix(1);
+    const bool is_negated = take("^");
+    if (rest_.starts_with(']')) return refuse("] at the beginning of brackets");
+    CharacterSet all;
+    all.invert();
+    do {
+      CharacterSet part;
+      if (ends_part()) return refuse("&& without a class at both sides");
+      while (!ends_part()) MEG_RETURN_IF_ERROR(read_element(part));
+      all.intersect(part);
+    } while (take("&&"));
+    if (!take("]")) return refuse("[ without ]");
+    if (is_negated) all.invert();
+    return all;
+  }
+
+  std::string_view rest() const { return rest_; }
+
+ private:
+  bool ends_part() const {
+    return rest_.empty() || rest_.starts_with(']') || rest_.starts_with("&&");
+  }
+
+  bool take(std::string_view text) {
+    if (!rest_.starts_with(text)) return false;
+    rest_.remove_prefix(text.size());
+    return true;
+  }
+
+  Status refuse(std::string_view what) const {
+    return make_error(StatusCode::kUnsupported, "{}: {} in a pattern is not supported", name_,
+                      what);
+  }
+
+  /// Adds an expression within, a class, a character or a range of characters.
+  Status read_element(CharacterSet& set) {
+    if (rest_.starts_with("[:")) return refuse("[: within brackets");
+    if (rest_.starts_with('[')) {
+      BracketReader inner(rest_, name_, left_);
+      MEG_ASSIGN_OR_RETURN(const CharacterSet within, inner.read());
+      rest_ = inner.rest();
+      set.unite(within);
+      return {};
+    }
+    if (const auto escape = class_escape()) return add_class(*escape, set);
+    MEG_ASSIGN_OR_RETURN(const char32_t first, read_character());
+    const bool is_range = rest_.size() > 1 && rest_[0] == '-' && rest_[1] != ']';
+    if (!is_range) {
+      set.add(first, first);
+      return {};
+    }
+    rest_.remove_prefix(1);
+    if (rest_.starts_with('[') || rest_.starts_with("&&") || class_escape()) {
+      return refuse("- in front of a class within brackets");
+    }
+    MEG_ASSIGN_OR_RETURN(const char32_t last, read_character());
+    if (last < first) return refuse("a range that ends before it begins");
+    set.add(first, last);
+    return {};
+  }
+
+  /// The text of \s, \S, \p{...} or \P{...} at the beginning of the rest.
+  std::optional<std::string_view> class_escape() const {
+    if (rest_.starts_with("\\s") || rest_.starts_with("\\S")) return rest_.substr(0, 2);
+    const bool is_property = rest_.starts_with("\\p{") || rest_.starts_with("\\P{");
+    if (!is_property || rest_.find('}') == std::string_view::npos) return std::nullopt;
+    return rest_.substr(0, rest_.find('}') + 1);
+  }
+
+  Status add_class(std::string_view escape, CharacterSet& set) {
+    rest_.remove_prefix(escape.size());
+    CharacterSet found;
+    bool is_negated = escape[1] == 'S' || escape[1] == 'P';
+    if (escape.size() == 2) {
+      for (char32_t c = 0; c < kCodePoints; ++c) {
+        if (is_space(c)) found.add(c, c);
+      }
+    } else {
+      std::string_view property = escape.substr(3, escape.size() - 4);
+      if (property.starts_with('^')) {
+        is_negated = !is_negated;
+        property.remove_prefix(1);
+      }
+      const auto known = find_pattern_property(property);
+      if (!known) return refuse("the property " + text::printable(escape));
+      for (const PropertyRange& range : known->ranges) {
+        if (known->has(range.value)) found.add(range.first, range.last);
+      }
+    }
+    if (is_negated) found.invert();
+    set.unite(found);
+    return {};
+  }
+
+  Result<char32_t> read_character() {
+    if (rest_.empty()) return refuse("[ without ]");
+    if (rest_[0] != '\\') {
+      const text::DecodedCodePoint character = text::decode_code_point(rest_);
+      rest_.remove_prefix(character.size);
+      return character.code_point;
+    }
+    constexpr std::array<std::pair<char, char32_t>, 7> kControls = {{{'t', '\t'},
+                                                                     {'n', '\n'},
+                                                                     {'r', '\r'},
+                                                                     {'f', '\f'},
+                                                                     {'v', '\v'},
+                                                                     {'a', '\a'},
+                                                                     {'e', 0x1B}}};
+    if (rest_.size() < 2) return refuse("\\ at the end");
+    const char kind = rest_[1];
+    for (const auto& [letter, control] : kControls) {
+      if (kind != letter) continue;
+      rest_.remove_prefix(2);
+      return control;
+    }
+    if (kind == 'u') return read_code(2, 4, 4);
+    if (rest_.starts_with("\\x{")) return read_code(3, 1, 8);
+    if (kind == 'x') return read_code(2, 1, 2);
+    const bool is_letter_or_digit =
+        (kind >= '0' && kind <= '9') || ((kind | 0x20) >= 'a' && (kind | 0x20) <= 'z');
+    if (is_letter_or_digit || static_cast<unsigned char>(kind) >= 0x80) {
+      return refuse(text::printable(rest_.substr(0, 2)) + " within nested brackets");
+    }
+    rest_.remove_prefix(2);
+    return static_cast<char32_t>(kind);
+  }
+
+  /// A number of hexadecimal digits after `prefix` bytes, in braces if the prefix has one.
+  Result<char32_t> read_code(size_t prefix, size_t fewest, size_t most) {
+    const bool has_brace = rest_[prefix - 1] == '{';
+    // Two digits alone are a byte, of which text outside ASCII has several a character.
+    const char32_t limit = most == 2 ? 0x80 : kCodePoints;
+    const std::string_view digits = rest_.substr(prefix, most);
+    uint32_t code = 0;
+    const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), code, 16);
+    const auto size = static_cast<size_t>(parsed.ptr - digits.data());
+    const bool is_valid = parsed.ec == std::errc() && size >= fewest && code < limit &&
+                          (!has_brace || rest_.substr(prefix + size).starts_with('}'));
+    if (!is_valid) return refuse(text::printable(rest_.substr(0, prefix + size)));
+    rest_.remove_prefix(prefix + size + (has_brace ? 1 : 0));
+    return code;
+  }
+
+  std::string_view rest_;
+  const std::string& name_;
+  int& left_;
+};
+
+/// Bytes of the bracket expression that a pattern begins with and that holds no other one.
+size_t size_of_brackets(std::string_view pattern) {
+  size_t at = 1;
+  while (at < pattern.size() && pattern[at] != ']') at += pattern[at] == '\\' ? 2 : 1;
+  return std::min(at + 1, pattern.size());
+}
+
+}  // namespace
+
+Result<std::string> flatten_nested_brackets(std::string_view pattern, const std::string& name) {
+  std::string flat;
+  int left = 64;
+  for (std::string_view rest = pattern; !rest.empty();) {
+    if (rest[0] == '[' && BracketReader::is_nested(rest)) {
+      BracketReader reader(rest, name, left);
+      MEG_ASSIGN_OR_RETURN(const CharacterSet set, reader.read());
+      flat.append("[").append(set.text()).append("]");
+      rest = reader.rest();
+      continue;
+    }
+    const size_t size = rest[0] == '['                       ? size_of_brackets(rest)
+                        : rest[0] == '\\' && rest.size() > 1 ? 2
+                                                             : 1;
+    flat.append(rest.substr(0, size));
+    rest.remove_prefix(size);
+  }
+  return flat;
+}
+
+}  // namespace meg::tokenizer
