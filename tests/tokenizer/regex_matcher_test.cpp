@@ -5,6 +5,7 @@
 
 #include <gmock/gmock.h>
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -104,10 +105,34 @@ TEST(RegexMatcher, ReadsTiktokensPatternsAsTiktokenDoes) {
   EXPECT_EQ(split("x$", "x\n", kTiktoken), (Words{"x\n"}));
 }
 
+TEST(RegexMatcher, ReadsBracketsWithinBrackets) {
+  struct Case {
+    const char* pattern;
+    std::string_view text;
+    std::optional<RegexMatcher::Match> expected;
+  };
+
+  const Case cases[] = {
+      {"[a[b-d]]+", "xbadx", {{1, 4}}},
+      {"[^(\\s|[.,])]+", "(a b", {{1, 2}}},
+      {"[\\p{L}&&[^\\p{Han}]]+", "\u4e2d\u00e9z", {{3, 6}}},
+      {"[a-z&&[^aeiou]&&[a-m]]+", "aobcdnz", {{2, 5}}},
+      {"[^a&&[ab]]", "ab", {{1, 2}}},
+      {"[a&&b]", "ab", std::nullopt},
+      {"[a&&b]|c", "abc", {{2, 3}}},
+      {"[\\]\\[][[\\x{e9}\\u00ea]]", "]\u00ea", {{0, 3}}},
+  };
+  for (const Case& one : cases) {
+    const auto matcher = RegexMatcher::compile(one.pattern, "pattern");
+    ASSERT_TRUE(matcher) << one.pattern << matcher.status().message();
+    EXPECT_EQ(*matcher->find(one.text, 0), one.expected) << one.pattern;
+  }
+}
+
 TEST(RegexMatcher, RefusesWhatItWouldReadInAnotherWay) {
   for (const char* const pattern :
        {"\\w", "\\v", "\\N", "\\O", "\\Qa\\E", "\\pL", "(?m:.)", "(?s).", "(?x) a", "(?#a)b",
-        "[[:alpha:]]", "[]a]", "[a&&b]", "a{2}*", "a*", "^", "(?=a)"}) {
+        "[[:alpha:]]", "[]a]", "[a&&]", "a{2}*", "a*", "^", "(?=a)"}) {
     EXPECT_EQ(RegexMatcher::compile(pattern, "pattern").status().code(), StatusCode::kUnsupported)
         << pattern;
   }
