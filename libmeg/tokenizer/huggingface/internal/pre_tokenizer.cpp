@@ -37,14 +37,26 @@ std::vector<Part> parts_of(bool (*is_match)(char32_t), std::string_view text) {
   return parts;
 }
 
+Result<std::optional<RegexMatcher::Match>> find_match(const RegexMatcher& regex,
+                                                      std::string_view text, size_t from) {
+  return regex.find(text, from);
+}
+
+Result<std::optional<RegexMatcher::Match>> find_match(const std::string& wanted,
+                                                      std::string_view text, size_t from) {
+  const size_t begin = text.find(wanted, from);
+  if (begin == std::string_view::npos) return std::optional<RegexMatcher::Match>();
+  return std::optional<RegexMatcher::Match>({begin, begin + wanted.size()});
+}
+
 /// Matches and what lies between them, in order.
-Result<std::vector<Part>> parts_of(const SplitStep& step, std::string_view text) {
-  const auto* const regex = std::get_if<RegexMatcher>(&step.pattern);
-  if (regex == nullptr) return parts_of(std::get<1>(step.pattern), text);
+template <class Pattern>
+Result<std::vector<Part>> parts_of(const Pattern& pattern, const SplitStep& step,
+                                   std::string_view text) {
   std::vector<Part> parts;
   size_t at = 0;
   while (true) {
-    MEG_ASSIGN_OR_RETURN(const auto found, regex->find(text, at));
+    MEG_ASSIGN_OR_RETURN(const auto found, find_match(pattern, text, at));
     if (!found) break;
     if (found->first > at) parts.push_back({at, found->first, step.invert});
     parts.push_back({found->first, found->second, !step.invert});
@@ -52,6 +64,15 @@ Result<std::vector<Part>> parts_of(const SplitStep& step, std::string_view text)
   }
   if (at < text.size()) parts.push_back({at, text.size(), step.invert});
   return parts;
+}
+
+Result<std::vector<Part>> parts_of(const SplitStep& step, std::string_view text) {
+  if (const auto* const wanted = std::get_if<std::string>(&step.pattern)) {
+    return parts_of(*wanted, step, text);
+  }
+  const auto* const regex = std::get_if<RegexMatcher>(&step.pattern);
+  return regex != nullptr ? parts_of(*regex, step, text)
+                          : parts_of(std::get<1>(step.pattern), text);
 }
 
 /// Joins each part with the one before it that `joins` says it belongs to.
@@ -97,28 +118,6 @@ Result<SplitBehavior> read_behavior(const JsonPart& part) {
     if (known == name) return behavior;
   }
   return part.unsupported(text::printable_name(name));
-}
-
-std::string escaped(std::string_view text) {
-  std::string pattern;
-  for (const char c : text) {
-    if (std::string_view("\\^$.|?*+()[]{}-/#&").find(c) != std::string_view::npos) {
-      pattern.push_back('\\');
-    }
-    pattern.push_back(c);
-  }
-  return pattern;
-}
-
-Result<std::string> read_pattern(const JsonPart& part) {
-  MEG_RETURN_IF_ERROR(part.allow_only({"String", "Regex"}));
-  if (const std::optional<JsonPart> regex = part.find("Regex")) {
-    MEG_ASSIGN_OR_RETURN(const std::string_view text, regex->text());
-    return std::string(text);
-  }
-  MEG_ASSIGN_OR_RETURN(const std::string text, part.text("String", ""));
-  if (text.empty()) return part.unsupported("an empty pattern");
-  return escaped(text);
 }
 
 /// Reads the kinds one by one into a PreTokenizer.
@@ -190,11 +189,19 @@ class Reader {
   Status read_split(const JsonPart& part) {
     MEG_RETURN_IF_ERROR(part.allow_only({"type", "pattern", "behavior", "invert"}));
     MEG_ASSIGN_OR_RETURN(const JsonPart pattern_part, part.member("pattern"));
-    MEG_ASSIGN_OR_RETURN(const std::string pattern, read_pattern(pattern_part));
+    MEG_RETURN_IF_ERROR(pattern_part.allow_only({"String", "Regex"}));
     MEG_ASSIGN_OR_RETURN(const JsonPart behavior_part, part.member("behavior"));
     MEG_ASSIGN_OR_RETURN(const SplitBehavior behavior, read_behavior(behavior_part));
     MEG_ASSIGN_OR_RETURN(const bool invert, part.boolean("invert", false));
     MEG_RETURN_IF_ERROR(words_to_step(part));
+    const std::optional<JsonPart> regex = pattern_part.find("Regex");
+    if (!regex) {
+      MEG_ASSIGN_OR_RETURN(const std::string text, pattern_part.text("String", ""));
+      if (text.empty()) return pattern_part.unsupported("an empty pattern");
+      result_.steps.push_back({text, behavior, invert});
+      return {};
+    }
+    MEG_ASSIGN_OR_RETURN(const std::string_view pattern, regex->text());
     // A known pattern matches everything, so that inverting and removing leave nothing to choose.
     const bool is_known = pattern == kGpt2Pattern || find_known_pattern(pattern) != nullptr;
     if (is_known && behavior != SplitBehavior::kContiguous &&
@@ -225,7 +232,9 @@ class Reader {
     MEG_RETURN_IF_ERROR(part.allow_only({"type", "delimiter"}));
     MEG_ASSIGN_OR_RETURN(const std::string delimiter, part.text("delimiter", ""));
     if (delimiter.empty()) return part.corrupt("a delimiter");
-    return add_step(escaped(delimiter), SplitBehavior::kRemoved, false, part);
+    MEG_RETURN_IF_ERROR(words_to_step(part));
+    result_.steps.push_back({delimiter, SplitBehavior::kRemoved, false});
+    return {};
   }
 
   Status read_fixed_length(const JsonPart& part) {
@@ -303,6 +312,11 @@ Result<std::string> read_space_replacement(const JsonPart& part) {
 
 Status split_text(const SplitStep& step, std::string_view text,
                   const std::function<Status(std::string_view part)>& emit) {
+  // Gemma's files cut at spaces after they have replaced them all.
+  const auto* const wanted = std::get_if<std::string>(&step.pattern);
+  if (wanted != nullptr && !step.invert && text.find(*wanted) == std::string_view::npos) {
+    return emit(text);
+  }
   MEG_ASSIGN_OR_RETURN(std::vector<Part> parts, parts_of(step, text));
   for (const Part& part : behaved(std::move(parts), step.behavior)) {
     MEG_RETURN_IF_ERROR(emit(text.substr(part.begin, part.end - part.begin)));

@@ -18,8 +18,9 @@ enum class SplitBehavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWith
 
 /// A step that cuts texts into smaller ones.
 struct SplitStep {
-  /// Each match of an expression, or each character of a class, is a match.
-  std::variant<RegexMatcher, bool (*)(char32_t code_point)> pattern;
+  /// Each match of an expression, each character of a class, or each occurrence of a text, which is
+  /// not empty, is a match.
+  std::variant<RegexMatcher, bool (*)(char32_t code_point), std::string> pattern;
   SplitBehavior behavior = SplitBehavior::kIsolated;
   bool invert = false;  ///< The texts between the matches count as the matches.
 };

@@ -6,20 +6,23 @@
 #include <cstdint>
 #include <cstring>
 
+#include "libmeg/text/text_padding.h"
+
 namespace meg::tokenizer {
 
 /// Eight bytes at a time: every word has a space, for which a search and two calls would be much.
 void append_replacing_byte(std::string_view text, char from, std::string_view to,
                            std::string& out) {
   constexpr size_t kStep = 8;
-  static_assert(kMostReplacingBytes <= kStep);
+  static_assert(kMostReplacingBytes <= kStep && 2 * kStep <= text::kTextPadding);
   constexpr uint64_t kOnes = 0x0101010101010101u;
   std::array<char, kStep> padded{};
   std::copy(to.begin(), to.end(), padded.begin());
   const auto found = static_cast<size_t>(std::count(text.begin(), text.end(), from));
   const size_t size = out.size() + text.size() - found + found * to.size();
   const size_t before = out.size();
-  out.resize(size + 2 * kStep);  // whole steps are stored
+  // Whole steps are stored, and encoders pad the text.
+  out.resize(size + text::kTextPadding);
   char* next = out.data() + before;
   const char* at = text.data();
   const char* const end = at + text.size();

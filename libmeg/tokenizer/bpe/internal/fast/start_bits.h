@@ -2,6 +2,7 @@
 // for different instruction sets.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -73,7 +74,8 @@ template <class Block>
 inline size_t list_starts(const char* begin, const WordScan& scan, StartBits& words,
                           uint32_t* starts) {
   ScanBits& bits = words.bits();
-  size_t blocks = bits.size();
+  // A last word may be longer than what bits has room for.
+  size_t blocks = std::min(bits.size(), static_cast<size_t>(scan.position - begin) / 64 + 1);
   while (blocks > 0 && bits[blocks - 1] == 0) --blocks;
   if (blocks == 0) return 0;
   if (scan.joints != nullptr) {
