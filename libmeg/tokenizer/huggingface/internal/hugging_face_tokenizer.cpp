@@ -220,7 +220,8 @@ void HuggingFaceTokenizer::collect_tokens() {
   bytes_.reserve(tokens.size());
   for (size_t i = 0; i < tokens.size(); ++i) {
     const auto [text, id] = tokens[i];
-    if (i + 1 < tokens.size() && tokens[i + 1].id == id) continue;  // an added token's id
+    // The added token of an id goes before that of the vocabulary, and the last one before others.
+    if (i + 1 < tokens.size() && tokens[i + 1].id == id) continue;
     // Without the byte-level alphabet tokens are text, with the space mark for a space.
     std::string bytes;
     if (!file_.pre_tokenizer.byte_level || !append_alphabet_bytes(text, bytes)) {

@@ -26,6 +26,7 @@ class JsonPart {
 
   std::string place() const { return place_.text(); }
 
+  /// For readers that need no places.
   simdjson::dom::element value() const { return value_; }
 
   /// The text of the JSON.

@@ -9,6 +9,7 @@
 
 #include "libmeg/base/bytes.h"
 #include "libmeg/text/printable.h"
+#include "libmeg/text/text_padding.h"
 #include "libmeg/text/utf8.h"
 #include "libmeg/tokenizer/huggingface/internal/precompiled.h"
 #include "libmeg/tokenizer/huggingface/internal/replace_byte.h"
@@ -104,7 +105,8 @@ class StableCharacters {
                                           (compatible ? UTF8PROC_COMPAT : 0));
   }
 
-  bool has(char32_t c) const { return (bits_[c / 64] >> (c % 64) & 1) != 0; }
+  /// Also for text::kInvalidCodePoint.
+  bool has(char32_t c) const { return c >= kCodePoints || (bits_[c / 64] >> (c % 64) & 1) != 0; }
 
  private:
   template <bool composed, bool compatible>
@@ -217,14 +219,16 @@ class UnicodeForm : public Normalizer {
   static std::string changed(std::string_view whole, utf8proc_option_t options) {
     const StableCharacters& stable = StableCharacters::of(options);
     std::string changed;
-    changed.reserve(whole.size());
+    changed.reserve(whole.size() + text::kTextPadding);  // which encoders append
     size_t copied = 0;
     while (true) {
       const Unstable next = unstable_from(whole, copied, stable);
       if (next.at == whole.size()) break;
       // The character before it may compose with it, unless the tables do not know that.
-      const auto starter = text::decode_code_point(whole.substr(next.before));
-      const size_t begin = takes_part_in_normalization(starter.code_point) ? next.before : next.at;
+      const char32_t starter = text::decode_code_point(whole.substr(next.before)).code_point;
+      const bool may_compose =
+          starter != text::kInvalidCodePoint && takes_part_in_normalization(starter);
+      const size_t begin = may_compose ? next.before : next.at;
       size_t end = next.at;
       while (end < whole.size()) {
         const text::DecodedCodePoint c = text::decode_code_point(whole.substr(end));

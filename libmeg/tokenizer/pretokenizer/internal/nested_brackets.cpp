@@ -167,6 +167,7 @@ class BracketReader {
     if (rest_.empty()) return refuse("[ without ]");
     if (rest_[0] != '\\') {
       const text::DecodedCodePoint character = text::decode_code_point(rest_);
+      if (character.code_point == text::kInvalidCodePoint) return refuse("what is not UTF-8");
       rest_.remove_prefix(character.size);
       return character.code_point;
     }
