@@ -20,6 +20,7 @@ namespace {
 
 using Json = nlohmann::json;
 using testing::ElementsAre;
+using testing::EndsWith;
 using testing::HasSubstr;
 
 /// The 256 bytes, "th" and "the" (256, 257), <s> and </s> (258, 259).
@@ -546,10 +547,22 @@ TEST(HuggingFaceTokenizer, RefusesTruncatedJson) {
 
 TEST(HuggingFaceTokenizer, RefusesAFolderWithoutTokenizer) {
   const test::TempFolder folder;
+  const auto error = [&folder] {
+    return HuggingFaceTokenizer::open(folder.path(), {}).status().message();
+  };
+  test::write_file(folder.path("vocab.json"), "{}");
+  EXPECT_EQ(error(), folder.path() +
+                         ": expected a folder with tokenizer.json, or the name of a model in " +
+                         hub_cache_folder() + ", found neither (nothing is downloaded)");
   test::write_file(folder.path("vocab.txt"), "a\n");
-  EXPECT_EQ(HuggingFaceTokenizer::open(folder.path(), {}).status().message(),
-            folder.path() + ": expected a folder with tokenizer.json, or the name of a model in " +
-                hub_cache_folder() + ", found neither (nothing is downloaded)");
+  EXPECT_EQ(error(), folder.path() +
+                         ": expected tokenizer.json, found vocab.txt, which --tokenizer-type "
+                         "BertWordPieceLowerCase or BertWordPieceCase reads");
+  test::write_file(folder.path("merges.txt"), "");
+  EXPECT_THAT(error(), EndsWith("found merges.txt, which --tokenizer-type GPT2BPETokenizer reads"));
+  test::write_file(folder.path("tokenizer.model"), "");
+  EXPECT_THAT(error(), EndsWith("found tokenizer.model, which --tokenizer-type "
+                                "GPTSentencePieceTokenizer reads"));
 }
 
 /// A cache of huggingface_hub; with the commit that refs/main names.

@@ -88,13 +88,26 @@ Result<std::function<size_t(std::string_view)>> reference_words(const TokenizerJ
   });
 }
 
+/// Files of other tokenizers that a folder may have in place of a tokenizer.json, and their types.
+constexpr std::pair<std::string_view, std::string_view> kOtherFiles[] = {
+    {"tokenizer.model", "GPTSentencePieceTokenizer"},
+    {"merges.txt", "GPT2BPETokenizer"},
+    {"vocab.txt", "BertWordPieceLowerCase or BertWordPieceCase"}};
+
 /// The tokenizer.json that --tokenizer-model stands for. What lies on the disk goes before the
 /// cache, as in transformers.
 Result<std::filesystem::path> find_file(const std::string& model) {
   std::filesystem::path path(model);
   if (!std::filesystem::exists(path)) path = cached_model_folder(model).value_or(model);
-  if (std::filesystem::is_directory(path)) path /= kFileName;
+  const bool is_folder = std::filesystem::is_directory(path);
+  if (is_folder) path /= kFileName;
   if (std::filesystem::exists(path)) return path;
+  for (const auto& [file, type] : kOtherFiles) {
+    if (!is_folder || !std::filesystem::exists(path.parent_path() / file)) continue;
+    return make_error(StatusCode::kNotFound,
+                      "{}: expected {}, found {}, which --tokenizer-type {} reads", model,
+                      kFileName, file, type);
+  }
   return make_error(StatusCode::kNotFound,
                     "{}: expected a folder with {}, or the name of a model in {}, found neither "
                     "(nothing is downloaded)",
