@@ -63,7 +63,7 @@ def with_line_ends(patterns):
 
 def texts_of(chooser, corpus):
     pieces = ["<s>", "<mask>", " <mask> ", "<|end|>", "'\u017f", "'S", "'LL", "don't", "HTTPServer", "\u0301", "\r\n",
-              "\u180e", "\u2581", "/\n", "1234567", "\u0130", "\ufb01", "A\u030a", "\uac00\u11a8", "\U00011938", "\u0915", "\u094d", "\u0958", "\u0301", "A"]
+              "\u180e", "\u2581", "/\n", "1234567", "\u0130", "\ufb01", "A\u030a", "\uac00\u11a8", "\U00011938", "\u0915", "\u094d", "\u0958", "\u0301", "A", "\u00b2", "\u00bd1"]
     texts = []
     while len(texts) < TEXTS:
         start = chooser.randrange(len(corpus))
@@ -145,6 +145,14 @@ def made_tokenizers(corpus):
     yield "gpt2 split", byte_level(corpus, sequence([split(GPT2), bytes_alone]))
     yield "digits", byte_level(corpus, sequence([pre_tokenizers.Digits(individual_digits=True),
                                                  pre_tokenizers.ByteLevel(add_prefix_space=False)]))
+    # As in Falcon's files: what comes after ByteLevel sees its characters, of which a byte such as 0xB2 is a number.
+    level = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    yield "falcon", byte_level(corpus, sequence([pre_tokenizers.Punctuation("contiguous"), level,
+                                                 pre_tokenizers.Digits(individual_digits=False), split("[0-9][0-9][0-9]")]))
+    for step in (pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.Punctuation(), split(PATTERNS["llama3"]),
+                 split(GPT2, "merged_with_next"), split(r"\p{L}{2}", "removed")):
+        yield f"after bytes {step}", byte_level(corpus, sequence([level, step]))
+        yield f"after bytes alone {step}", byte_level(corpus, sequence([bytes_alone, step]))
     for behavior in ("merged_with_previous", "merged_with_next", "contiguous", "removed"):
         yield behavior, byte_level(corpus, sequence([split(r"\s", behavior), bytes_alone]))
     yield "punctuation", byte_level(corpus, sequence([pre_tokenizers.Punctuation(), bytes_alone]))

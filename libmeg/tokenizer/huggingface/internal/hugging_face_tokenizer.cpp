@@ -77,8 +77,12 @@ std::optional<fast::WordSplit> split_of(const TokenizerJson& file) {
 Result<std::function<size_t(std::string_view)>> reference_words(const TokenizerJson& file) {
   const std::string& words = file.pre_tokenizer.words;
   const std::optional<Metaspace>& metaspace = file.pre_tokenizer.metaspace;
-  std::string pattern = words.empty() ? "\\p{Any}+" : words;
-  if (metaspace && metaspace->split) pattern = "\\p{Any}[^\xE2\x96\x81]*";
+  const bool splits = metaspace && metaspace->split;
+  if (words.empty() && !splits) {  // parts of texts, which need not be UTF-8
+    return std::function<size_t(std::string_view)>(
+        [](std::string_view text) { return text.size(); });
+  }
+  const std::string pattern = splits ? "\\p{Any}[^\xE2\x96\x81]*" : words;
   MEG_ASSIGN_OR_RETURN(const RegexMatcher matcher, RegexMatcher::compile(pattern, "pattern"));
   return std::function<size_t(std::string_view)>([matcher](std::string_view text) {
     const auto found = *matcher.find(text, 0);

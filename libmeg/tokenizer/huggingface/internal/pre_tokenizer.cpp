@@ -6,6 +6,7 @@
 
 #include "libmeg/text/printable.h"
 #include "libmeg/text/utf8.h"
+#include "libmeg/tokenizer/bpe/internal/byte_alphabet.h"
 #include "libmeg/tokenizer/huggingface/internal/normalizer.h"
 #include "libmeg/tokenizer/internal/character_class.h"
 #include "libmeg/tokenizer/internal/step_class.h"
@@ -120,15 +121,43 @@ Result<SplitBehavior> read_behavior(const JsonPart& part) {
   return part.unsupported(text::printable_name(name));
 }
 
+/// Hands the parts of a text, the one in which matches are looked for, to emit.
+template <class Emit>
+Status emit_parts(const SplitStep& step, std::string_view text, const Emit& emit) {
+  MEG_ASSIGN_OR_RETURN(std::vector<Part> parts, parts_of(step, text));
+  for (const Part& part : behaved(std::move(parts), step.behavior)) {
+    MEG_RETURN_IF_ERROR(emit(part));
+  }
+  return {};
+}
+
+Status split_in_alphabet(const SplitStep& step, std::string_view text,
+                         const std::function<Status(std::string_view part)>& emit) {
+  std::string characters;
+  std::vector<size_t> bytes;  // the place in text of what each byte of `characters` belongs to
+  for (size_t at = 0; at < text.size(); ++at) {
+    text::append_code_point(byte_character(static_cast<uint8_t>(text[at])), characters);
+    bytes.resize(characters.size(), at);
+  }
+  bytes.push_back(text.size());
+  return emit_parts(step, characters, [&](const Part& part) {
+    return emit(text.substr(bytes[part.begin], bytes[part.end] - bytes[part.begin]));
+  });
+}
+
 /// Reads the kinds one by one into a PreTokenizer.
 class Reader {
  public:
   Status read(const JsonPart& part) {
     MEG_ASSIGN_OR_RETURN(const std::string_view type, part.type());
     if (type == "Sequence") return read_sequence(part);
-    if (result_.byte_level || result_.metaspace) {
-      return part.unsupported(
-          fmt::format("{} after ByteLevel or Metaspace", text::printable_name(type)));
+    const bool is_last = result_.metaspace || result_.add_prefix_space;
+    if (is_last || (result_.byte_level && (type == "ByteLevel" || type == "Metaspace"))) {
+      return part.unsupported(fmt::format("{} after {}", text::printable_name(type),
+                                          result_.metaspace ? "Metaspace"
+                                          : result_.add_prefix_space
+                                              ? "ByteLevel with add_prefix_space"
+                                              : "ByteLevel"));
     }
     if (type == "ByteLevel") return read_byte_level(part);
     if (type == "Split") return read_split(part);
@@ -154,7 +183,8 @@ class Reader {
   }
 
   PreTokenizer result() && {
-    const bool is_isolated = isolated_.size() == result_.steps.size();
+    const bool is_isolated = isolated_.size() == result_.steps.size() &&
+                             std::ranges::none_of(result_.steps, &SplitStep::in_alphabet);
     if (is_isolated && result_.byte_level && !result_.add_prefix_space) {
       if (!result_.words.empty()) isolated_.push_back(result_.words);
       result_.known_steps = find_known_sequence(isolated_);
@@ -198,13 +228,13 @@ class Reader {
     if (!regex) {
       MEG_ASSIGN_OR_RETURN(const std::string text, pattern_part.text("String", ""));
       if (text.empty()) return pattern_part.unsupported("an empty pattern");
-      result_.steps.push_back({text, behavior, invert});
+      add({text, behavior, invert});
       return {};
     }
     MEG_ASSIGN_OR_RETURN(const std::string_view pattern, regex->text());
     // A known pattern matches everything, so that inverting and removing leave nothing to choose.
     const bool is_known = pattern == kGpt2Pattern || find_known_pattern(pattern) != nullptr;
-    if (is_known && behavior != SplitBehavior::kContiguous &&
+    if (is_known && !result_.byte_level && behavior != SplitBehavior::kContiguous &&
         (behavior == SplitBehavior::kRemoved) == invert) {
       result_.words = pattern;
       return {};
@@ -233,7 +263,7 @@ class Reader {
     MEG_ASSIGN_OR_RETURN(const std::string delimiter, part.text("delimiter", ""));
     if (delimiter.empty()) return part.corrupt("a delimiter");
     MEG_RETURN_IF_ERROR(words_to_step(part));
-    result_.steps.push_back({delimiter, SplitBehavior::kRemoved, false});
+    add({delimiter, SplitBehavior::kRemoved, false});
     return {};
   }
 
@@ -268,7 +298,7 @@ class Reader {
 
   Status add_class(bool (*is_match)(char32_t), SplitBehavior behavior, const JsonPart& part) {
     MEG_RETURN_IF_ERROR(words_to_step(part));
-    result_.steps.push_back({is_match, behavior, false});
+    add({is_match, behavior, false});
     if (is_match == is_number && behavior == SplitBehavior::kIsolated) {
       isolated_.emplace_back(KnownSequence::kDigits);
     }
@@ -286,16 +316,25 @@ class Reader {
                   const JsonPart& part) {
     MEG_RETURN_IF_ERROR(words_to_step(part));
     MEG_ASSIGN_OR_RETURN(RegexMatcher matcher, RegexMatcher::compile(pattern, part.place()));
-    result_.steps.push_back({std::move(matcher), behavior, invert});
+    add({std::move(matcher), behavior, invert});
     if (behavior == SplitBehavior::kIsolated) isolated_.emplace_back(pattern);
     return {};
+  }
+
+  /// What comes after ByteLevel sees the characters that it has made of the bytes.
+  void add(SplitStep step) {
+    step.in_alphabet = result_.byte_level;
+    result_.steps.push_back(std::move(step));
   }
 
   /// The words found so far are cut further.
   Status words_to_step(const JsonPart& part) {
     if (result_.words.empty()) return {};
     const std::string pattern = std::exchange(result_.words, {});
-    return add_step(pattern, SplitBehavior::kIsolated, false, part);
+    MEG_ASSIGN_OR_RETURN(RegexMatcher matcher, RegexMatcher::compile(pattern, part.place()));
+    result_.steps.push_back({std::move(matcher), SplitBehavior::kIsolated, false});
+    isolated_.push_back(pattern);
+    return {};
   }
 
   PreTokenizer result_;
@@ -312,16 +351,15 @@ Result<std::string> read_space_replacement(const JsonPart& part) {
 
 Status split_text(const SplitStep& step, std::string_view text,
                   const std::function<Status(std::string_view part)>& emit) {
+  if (step.in_alphabet) return split_in_alphabet(step, text, emit);
   // Gemma's files cut at spaces after they have replaced them all.
   const auto* const wanted = std::get_if<std::string>(&step.pattern);
   if (wanted != nullptr && !step.invert && text.find(*wanted) == std::string_view::npos) {
     return emit(text);
   }
-  MEG_ASSIGN_OR_RETURN(std::vector<Part> parts, parts_of(step, text));
-  for (const Part& part : behaved(std::move(parts), step.behavior)) {
-    MEG_RETURN_IF_ERROR(emit(text.substr(part.begin, part.end - part.begin)));
-  }
-  return {};
+  return emit_parts(step, text, [&](const Part& part) {
+    return emit(text.substr(part.begin, part.end - part.begin));
+  });
 }
 
 fast::WordScanner scanner_of_words(std::string_view words, InstructionSet set) {

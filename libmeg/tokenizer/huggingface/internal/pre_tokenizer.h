@@ -23,10 +23,14 @@ struct SplitStep {
   std::variant<RegexMatcher, bool (*)(char32_t code_point), std::string> pattern;
   SplitBehavior behavior = SplitBehavior::kIsolated;
   bool invert = false;  ///< The texts between the matches count as the matches.
+
+  /// Matches are looked for in the byte alphabet's characters of the text (byte_alphabet.h), so
+  /// that parts may end within a character of the text.
+  bool in_alphabet = false;
 };
 
-/// Hands the parts of text, none of them empty, to emit in order. Errors: RegexMatcher::find's and
-/// emit's.
+/// Hands the parts of text, none of them empty, to emit in order. text: valid UTF-8, or anything
+/// for a step in_alphabet. Errors: RegexMatcher::find's and emit's.
 Status split_text(const SplitStep& step, std::string_view text,
                   const std::function<Status(std::string_view part)>& emit);
 
@@ -44,7 +48,8 @@ struct Metaspace {
 /// The replacement of a Metaspace, which is one character.
 Result<std::string> read_space_replacement(const JsonPart& part);
 
-/// The part "pre_tokenizer" of a tokenizer.json, in the order in which its parts apply.
+/// The part "pre_tokenizer" of a tokenizer.json, in the order in which its parts apply: `steps`, of
+/// which those behind ByteLevel are in_alphabet, then `words`.
 /// Mirrors Hugging Face tokenizers, pre_tokenizers/.
 struct PreTokenizer {
   std::vector<SplitStep> steps;
