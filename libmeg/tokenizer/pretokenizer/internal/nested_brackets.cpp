@@ -4,15 +4,12 @@
 #include <array>
 #include <charconv>
 #include <cstdint>
-#include <optional>
 #include <utility>
 #include <vector>
 
 #include "libmeg/text/printable.h"
 #include "libmeg/text/utf8.h"
-#include "libmeg/tokenizer/internal/character_class.h"
-#include "libmeg/tokenizer/internal/pattern_property.h"
-#include "libmeg/tokenizer/pretokenizer/internal/written_ranges.h"
+#include "libmeg/tokenizer/pretokenizer/internal/escape_ranges.h"
 
 namespace meg::tokenizer {
 namespace {
@@ -38,13 +35,11 @@ class CharacterSet {
 
   /// For brackets.
   std::string text() const {
-    WrittenRanges ranges;
+    std::vector<CodePointRange> ranges;
     for (char32_t c = 0; c < kCodePoints; ++c) {
-      // PCRE2 refuses patterns that name surrogates, which no UTF-8 text holds.
-      if (has_[c] && (c < 0xD800 || c >= 0xE000)) ranges.add(c, c);
+      if (has_[c] && (c < 0xD800 || c >= 0xE000)) ranges.push_back({c, c});
     }
-    std::string text = std::move(ranges).text();
-    return text.empty() ? "^\\x{0}-\\x{10ffff}" : text;
+    return ranges.empty() ? "^\\x{0}-\\x{10ffff}" : written(ranges);
   }
 
  private:
@@ -57,15 +52,6 @@ class BracketReader {
   /// left: how many expressions a pattern may have, so that none takes long; counted down.
   BracketReader(std::string_view rest, const std::string& name, int& left)
       : rest_(rest), name_(name), left_(left) {}
-
-  /// Whether the expression, at whose bracket `rest` begins, holds another one or an intersection.
-  static bool is_nested(std::string_view rest) {
-    for (size_t at = 1; at < rest.size() && rest[at] != ']'; ++at) {
-      if (rest[at] == '[' || rest.substr(at).starts_with("&&")) return true;
-      if (rest[at] == '\\') ++at;
-    }
-    return false;
-  }
 
   Result<CharacterSet> read() {
     if (--left_ < 0) return refuse("more than 64 nested brackets");
@@ -113,7 +99,11 @@ class BracketReader {
       set.unite(within);
       return {};
     }
-    if (const auto escape = class_escape()) return add_class(*escape, set);
+    if (const auto ranges = ranges_of_escape(element())) {
+      rest_.remove_prefix(element().size());
+      for (const CodePointRange& range : *ranges) set.add(range.first, range.last);
+      return {};
+    }
     MEG_ASSIGN_OR_RETURN(const char32_t first, read_character());
     const bool is_range = rest_.size() > 1 && rest_[0] == '-' && rest_[1] != ']';
     if (!is_range) {
@@ -121,7 +111,7 @@ class BracketReader {
       return {};
     }
     rest_.remove_prefix(1);
-    if (rest_.starts_with('[') || rest_.starts_with("&&") || class_escape()) {
+    if (rest_.starts_with('[') || rest_.starts_with("&&") || ranges_of_escape(element())) {
       return refuse("- in front of a class within brackets");
     }
     MEG_ASSIGN_OR_RETURN(const char32_t last, read_character());
@@ -130,37 +120,8 @@ class BracketReader {
     return {};
   }
 
-  /// The text of \s, \S, \p{...} or \P{...} at the beginning of the rest.
-  std::optional<std::string_view> class_escape() const {
-    if (rest_.starts_with("\\s") || rest_.starts_with("\\S")) return rest_.substr(0, 2);
-    const bool is_property = rest_.starts_with("\\p{") || rest_.starts_with("\\P{");
-    if (!is_property || rest_.find('}') == std::string_view::npos) return std::nullopt;
-    return rest_.substr(0, rest_.find('}') + 1);
-  }
-
-  Status add_class(std::string_view escape, CharacterSet& set) {
-    rest_.remove_prefix(escape.size());
-    CharacterSet found;
-    bool is_negated = escape[1] == 'S' || escape[1] == 'P';
-    if (escape.size() == 2) {
-      for (char32_t c = 0; c < kCodePoints; ++c) {
-        if (is_space(c)) found.add(c, c);
-      }
-    } else {
-      std::string_view property = escape.substr(3, escape.size() - 4);
-      if (property.starts_with('^')) {
-        is_negated = !is_negated;
-        property.remove_prefix(1);
-      }
-      const auto known = find_pattern_property(property);
-      if (!known) return refuse("the property " + text::printable(escape));
-      for (const PropertyRange& range : known->ranges) {
-        if (known->has(range.value)) found.add(range.first, range.last);
-      }
-    }
-    if (is_negated) found.invert();
-    set.unite(found);
-    return {};
+  std::string_view element() const {
+    return rest_.empty() ? rest_ : rest_.substr(0, size_of_element(rest_));
   }
 
   Result<char32_t> read_character() {
@@ -179,6 +140,9 @@ class BracketReader {
                                                                      {'a', '\a'},
                                                                      {'e', 0x1B}}};
     if (rest_.size() < 2) return refuse("\\ at the end");
+    if (!name_of_property(element()).empty()) {
+      return refuse("the property " + text::printable(element()));
+    }
     const char kind = rest_[1];
     for (const auto& [letter, control] : kControls) {
       if (kind != letter) continue;
@@ -218,10 +182,14 @@ class BracketReader {
   int& left_;
 };
 
-/// Bytes of the bracket expression that a pattern begins with and that holds no other one.
-size_t size_of_brackets(std::string_view pattern) {
+/// Bytes of the bracket expression that a pattern begins with; 0 if it holds another one or an
+/// intersection.
+size_t size_of_plain_brackets(std::string_view pattern) {
   size_t at = 1;
-  while (at < pattern.size() && pattern[at] != ']') at += pattern[at] == '\\' ? 2 : 1;
+  while (at < pattern.size() && pattern[at] != ']') {
+    if (pattern[at] == '[' || pattern.substr(at).starts_with("&&")) return 0;
+    at += pattern[at] == '\\' ? 2 : 1;
+  }
   return std::min(at + 1, pattern.size());
 }
 
@@ -231,18 +199,16 @@ Result<std::string> flatten_nested_brackets(std::string_view pattern, const std:
   std::string flat;
   int left = 64;
   for (std::string_view rest = pattern; !rest.empty();) {
-    if (rest[0] == '[' && BracketReader::is_nested(rest)) {
-      BracketReader reader(rest, name, left);
-      MEG_ASSIGN_OR_RETURN(const CharacterSet set, reader.read());
-      flat.append("[").append(set.text()).append("]");
-      rest = reader.rest();
+    const size_t size = rest[0] == '[' ? size_of_plain_brackets(rest) : size_of_element(rest);
+    if (size > 0) {
+      flat.append(rest.substr(0, size));
+      rest.remove_prefix(size);
       continue;
     }
-    const size_t size = rest[0] == '['                       ? size_of_brackets(rest)
-                        : rest[0] == '\\' && rest.size() > 1 ? 2
-                                                             : 1;
-    flat.append(rest.substr(0, size));
-    rest.remove_prefix(size);
+    BracketReader reader(rest, name, left);
+    MEG_ASSIGN_OR_RETURN(const CharacterSet set, reader.read());
+    flat.append("[").append(set.text()).append("]");
+    rest = reader.rest();
   }
   return flat;
 }

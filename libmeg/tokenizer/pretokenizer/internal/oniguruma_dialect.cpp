@@ -16,8 +16,7 @@ bool has_other_flag(std::string_view flags) {
   return flags.substr(0, end).find_first_not_of("i-") != std::string_view::npos;
 }
 
-/// Some escapes; of flags all but i; and within brackets a class of its own, an intersection and a
-/// `]` right at the beginning.
+/// Some escapes; of flags all but i; and a `]` right at the beginning of brackets.
 Status check_elements(std::string_view pattern, const std::string& name) {
   constexpr std::string_view kEscapes = "wWbBhHdDXRyYKvNOQEo";
   const auto refuse = [&](std::string_view what) {
@@ -35,10 +34,6 @@ Status check_elements(std::string_view pattern, const std::string& name) {
       in_brackets = true;
       if (rest.starts_with("[^")) ++at;
       if (pattern.substr(at + 1).starts_with(']')) return refuse("] at the beginning of brackets");
-    } else if (in_brackets && rest.front() == '[') {
-      return refuse("[ within brackets");
-    } else if (in_brackets && rest.starts_with("&&")) {
-      return refuse("&& within brackets");
     } else if (!in_brackets && rest.starts_with("(?#")) {
       return refuse("a comment");
     } else if (!in_brackets && rest.starts_with("(?") && has_other_flag(rest.substr(2))) {

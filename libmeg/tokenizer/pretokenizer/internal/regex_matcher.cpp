@@ -10,11 +10,10 @@
 
 #include "libmeg/text/printable.h"
 #include "libmeg/text/utf8.h"
-#include "libmeg/tokenizer/internal/character_class.h"
 #include "libmeg/tokenizer/internal/pattern_property.h"
+#include "libmeg/tokenizer/pretokenizer/internal/escape_ranges.h"
 #include "libmeg/tokenizer/pretokenizer/internal/nested_brackets.h"
 #include "libmeg/tokenizer/pretokenizer/internal/oniguruma_dialect.h"
-#include "libmeg/tokenizer/pretokenizer/internal/written_ranges.h"
 
 namespace meg::tokenizer {
 namespace {
@@ -22,52 +21,6 @@ namespace {
 // A pattern that needs more for one match is hostile, or not meant for such text.
 constexpr uint32_t kMatchLimit = 10'000'000;
 constexpr uint32_t kDepthLimit = 100'000;
-
-/// \s, or \S where `negated`.
-std::string ranges_of_space(bool negated) {
-  WrittenRanges ranges;
-  for (char32_t c = 0; c < 0x110000; ++c) {
-    // PCRE2 refuses patterns that name surrogates, which no UTF-8 text holds.
-    if (is_space(c) != negated && (c < 0xD800 || c >= 0xE000)) ranges.add(c, c);
-  }
-  return std::move(ranges).text();
-}
-
-/// The name in \p{name}, \P{name} or \p{^name}; empty for any other element.
-std::string_view name_of_property(std::string_view element) {
-  const bool is_property =
-      (element.starts_with("\\p{") || element.starts_with("\\P{")) && element.ends_with('}');
-  if (!is_property) return {};
-  const size_t begin = element.substr(3).starts_with('^') ? 4 : 3;
-  return element.substr(begin, element.size() - begin - 1);
-}
-
-/// Ranges of an escape that PCRE2, with its own Unicode version, understands differently from the
-/// packages; empty for any other element.
-std::string ranges_of_escape(std::string_view element) {
-  static const std::string spaces = ranges_of_space(false);
-  static const std::string others = ranges_of_space(true);
-  if (element == "\\s") return spaces;
-  if (element == "\\S") return others;
-  const auto property = find_pattern_property(name_of_property(element));
-  if (!property) return {};
-  const bool negated = element.starts_with("\\P") != element.substr(3).starts_with('^');
-  WrittenRanges ranges;
-  for (const PropertyRange& range : property->ranges) {
-    if (property->has(range.value) != negated) ranges.add(range.first, range.last);
-  }
-  return std::move(ranges).text();
-}
-
-/// Bytes of what stands at the beginning of a pattern: an escape with its braces, else a character.
-size_t size_of_element(std::string_view pattern) {
-  if (pattern.front() != '\\' || pattern.size() == 1) {
-    return text::decode_code_point(pattern).size;
-  }
-  const bool has_braces = std::string_view("pPx").find(pattern[1]) != std::string_view::npos &&
-                          pattern.substr(2).starts_with('{');
-  return has_braces ? std::min(pattern.find('}'), pattern.size() - 1) + 1 : 2;
-}
 
 /// Refuses properties of which libmeg has no tables, because PCRE2's Unicode version is another
 /// one.
@@ -150,11 +103,12 @@ class Translation {
     } else if (!is_quantifier && !in_brackets_) {
       repeated_ = text_.size();
     }
-    const std::string ranges = ranges_of_escape(element);
-    if (ranges.empty()) {
+    const auto ranges = ranges_of_escape(element);
+    if (!ranges || ranges->empty()) {
       text_ += element;
     } else {
-      text_.append(in_brackets_ ? "" : "[").append(ranges).append(in_brackets_ ? "" : "]");
+      text_.append(in_brackets_ ? "" : "[").append(written(*ranges));
+      text_.append(in_brackets_ ? "" : "]");
     }
     // Inside brackets the ranges stand as they are; a bracket within would be a character there.
     if (element == "[") in_brackets_ = true;
@@ -227,6 +181,8 @@ Result<RegexMatcher> RegexMatcher::compile(std::string_view pattern, const std::
   return RegexMatcher(
       std::make_shared<const Compiled>(Compiled{std::move(code), std::move(context), name, given}));
 }
+
+const std::string& RegexMatcher::pattern() const { return compiled_->pattern; }
 
 Result<std::optional<RegexMatcher::Match>> RegexMatcher::find(std::string_view text,
                                                               size_t from) const {

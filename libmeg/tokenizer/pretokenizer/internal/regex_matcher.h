@@ -23,6 +23,9 @@ class RegexMatcher {
   static Result<RegexMatcher> compile(std::string_view pattern, const std::string& name,
                                       Dialect dialect = Dialect::kOniguruma);
 
+  /// As it was compiled; valid as long as the matcher.
+  const std::string& pattern() const;
+
   /// Begin and end, in bytes.
   using Match = std::pair<size_t, size_t>;
 
