@@ -102,10 +102,10 @@ class PatternScan : public testing::TestWithParam<std::tuple<const char*, Instru
 
 INSTANTIATE_TEST_SUITE_P(
     All, PatternScan,
-    testing::Combine(testing::Values("llama3", "qwen2", "qwen3.5", "cl100k", "cl100k of Oniguruma",
-                                     "o200k", "v1", "v2", "deepseek", "digits"),
-                     testing::Values(InstructionSet::kPortable, InstructionSet::kAvx2,
-                                     InstructionSet::kAvx512)),
+    testing::Combine(
+        testing::Values("gpt2", "llama3", "qwen2", "qwen3.5", "cl100k", "cl100k of Oniguruma",
+                        "o200k", "v1", "v2", "deepseek", "digits"),
+        testing::Values(InstructionSet::kPortable, InstructionSet::kAvx2, InstructionSet::kAvx512)),
     [](const auto& tested) {
       std::string name = std::get<0>(tested.param);
       std::replace_if(

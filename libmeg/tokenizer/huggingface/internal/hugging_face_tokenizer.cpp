@@ -52,7 +52,7 @@ fast::WordScanner scanner_of(const TokenizerJson& file, InstructionSet set) {
   const KnownSequence* const known_steps = file.pre_tokenizer.known_steps;
   if (known_steps != nullptr) return known_steps->scanner(set);
   const std::string& words = file.pre_tokenizer.words;
-  if (!words.empty()) return scanner_of_words(words, set);
+  if (!words.empty()) return find_known_pattern(words)->scanner(set);
   const bool is_cut = file.pre_tokenizer.byte_level || !file.pre_tokenizer.steps.empty();
   if (is_cut && !file.pre_tokenizer.metaspace) return fast::scan_one_word;
   return metaspace_scanner(file);

@@ -145,6 +145,22 @@ Status split_in_alphabet(const SplitStep& step, std::string_view text,
   });
 }
 
+/// What finds the words of all steps and of `words` at once; null if they are no known sequence.
+const KnownSequence* known_steps(const PreTokenizer& parts) {
+  if (!parts.byte_level || parts.add_prefix_space) return nullptr;
+  std::vector<std::string> steps;
+  for (const SplitStep& step : parts.steps) {
+    if (step.behavior != SplitBehavior::kIsolated || step.in_alphabet) return nullptr;
+    const auto* const regex = std::get_if<RegexMatcher>(&step.pattern);
+    const auto* const is_match = std::get_if<bool (*)(char32_t)>(&step.pattern);
+    const bool is_digits = is_match != nullptr && *is_match == is_number;
+    if (regex == nullptr && !is_digits) return nullptr;
+    steps.emplace_back(is_digits ? KnownSequence::kDigits : regex->pattern());
+  }
+  if (!parts.words.empty()) steps.push_back(parts.words);
+  return find_known_sequence(steps);
+}
+
 /// Reads the kinds one by one into a PreTokenizer.
 class Reader {
  public:
@@ -183,12 +199,7 @@ class Reader {
   }
 
   PreTokenizer result() && {
-    const bool is_isolated = isolated_.size() == result_.steps.size() &&
-                             std::ranges::none_of(result_.steps, &SplitStep::in_alphabet);
-    if (is_isolated && result_.byte_level && !result_.add_prefix_space) {
-      if (!result_.words.empty()) isolated_.push_back(result_.words);
-      result_.known_steps = find_known_sequence(isolated_);
-    }
+    result_.known_steps = known_steps(result_);
     return std::move(result_);
   }
 
@@ -233,9 +244,8 @@ class Reader {
     }
     MEG_ASSIGN_OR_RETURN(const std::string_view pattern, regex->text());
     // A known pattern matches everything, so that inverting and removing leave nothing to choose.
-    const bool is_known = pattern == kGpt2Pattern || find_known_pattern(pattern) != nullptr;
-    if (is_known && !result_.byte_level && behavior != SplitBehavior::kContiguous &&
-        (behavior == SplitBehavior::kRemoved) == invert) {
+    if (find_known_pattern(pattern) != nullptr && !result_.byte_level &&
+        behavior != SplitBehavior::kContiguous && (behavior == SplitBehavior::kRemoved) == invert) {
       result_.words = pattern;
       return {};
     }
@@ -299,9 +309,6 @@ class Reader {
   Status add_class(bool (*is_match)(char32_t), SplitBehavior behavior, const JsonPart& part) {
     MEG_RETURN_IF_ERROR(words_to_step(part));
     add({is_match, behavior, false});
-    if (is_match == is_number && behavior == SplitBehavior::kIsolated) {
-      isolated_.emplace_back(KnownSequence::kDigits);
-    }
     return {};
   }
 
@@ -317,7 +324,6 @@ class Reader {
     MEG_RETURN_IF_ERROR(words_to_step(part));
     MEG_ASSIGN_OR_RETURN(RegexMatcher matcher, RegexMatcher::compile(pattern, part.place()));
     add({std::move(matcher), behavior, invert});
-    if (behavior == SplitBehavior::kIsolated) isolated_.emplace_back(pattern);
     return {};
   }
 
@@ -333,12 +339,10 @@ class Reader {
     const std::string pattern = std::exchange(result_.words, {});
     MEG_ASSIGN_OR_RETURN(RegexMatcher matcher, RegexMatcher::compile(pattern, part.place()));
     result_.steps.push_back({std::move(matcher), SplitBehavior::kIsolated, false});
-    isolated_.push_back(pattern);
     return {};
   }
 
   PreTokenizer result_;
-  std::vector<std::string> isolated_;  // the steps that isolate, for find_known_sequence()
 };
 
 }  // namespace
@@ -360,11 +364,6 @@ Status split_text(const SplitStep& step, std::string_view text,
   return emit_parts(step, text, [&](const Part& part) {
     return emit(text.substr(part.begin, part.end - part.begin));
   });
-}
-
-fast::WordScanner scanner_of_words(std::string_view words, InstructionSet set) {
-  if (words == kGpt2Pattern) return fast::word_scanner(set, fast::ClassesOf::kTokenizers);
-  return find_known_pattern(words)->scanner(set);
 }
 
 Result<PreTokenizer> read_pre_tokenizer(const JsonPart& part) {

@@ -61,8 +61,8 @@ struct PreTokenizer {
   bool byte_level = false;
   bool add_prefix_space = false;  ///< before the texts that the steps leave, ahead of `words`
 
-  /// The regular expression that divides the texts left by the steps into words; empty: each is one
-  /// word.
+  /// The regular expression, one of find_known_pattern(), that divides the texts left by the steps
+  /// into words; empty: each is one word.
   std::string words;
 
   std::string json = {};  ///< the part as the file has it
@@ -73,9 +73,6 @@ struct PreTokenizer {
     return is_pattern ? "words " + words : json;
   }
 };
-
-/// What finds the words of PreTokenizer::words, which is not empty.
-fast::WordScanner scanner_of_words(std::string_view words, InstructionSet set);
 
 /// kUnsupported, by name, for a kind or an order that libmeg lacks.
 Result<PreTokenizer> read_pre_tokenizer(const JsonPart& part);

@@ -93,10 +93,6 @@ struct DeepSeekWords {
     bool ideograph;
   };
 
-  static bool in_word(CharacterClass kind) {
-    return is_letter(kind) || kind == CharacterClass::kMark;
-  }
-
   static Kind kind_at(const Byte* p, const Byte* end) {
     const Character c = character_at(p, end);
     return {c.kind, c.length, is_ideograph(p, end)};
@@ -125,14 +121,14 @@ struct DeepSeekWords {
     const Kind c = kind_at(p, end);
     const Byte* const behind = p + c.length;
     if (c.kind == CharacterClass::kNumber) return numbers_end(p, end, kForm.max_digits);
-    if (in_word(c.kind)) return end_of(p, end, c.ideograph, in_word);
+    if (in_word<kForm>(c.kind)) return end_of(p, end, c.ideograph, in_word<kForm>);
     if (c.kind == CharacterClass::kOther) {
       const Byte* letters = behind;
       while (*p < 0x80 && letters < end && *letters < 0x80 && is_letter(kAscii[*letters]))
         ++letters;
       return letters > behind ? letters : symbols_end(p, end, c.ideograph);
     }
-    const Byte* const word_end = end_of(behind, end, c.ideograph, in_word);
+    const Byte* const word_end = end_of(behind, end, c.ideograph, in_word<kForm>);
     if (word_end > behind && !is_newline(*p)) return word_end;
     if (c.kind == CharacterClass::kControl) return controls_end(behind, end, c.ideograph);
     if (*p == ' ' && behind < end && !is_newline(*behind)) {
@@ -149,7 +145,7 @@ struct DeepSeekWords {
     while (p < end) {
       const Kind c = kind_at(p, end);
       if (c.ideograph != ideograph || c.kind != CharacterClass::kControl) break;
-      if (end_of(p + c.length, end, ideograph, in_word) > p + c.length) break;
+      if (end_of(p + c.length, end, ideograph, in_word<kForm>) > p + c.length) break;
       p += c.length;
     }
     return p;

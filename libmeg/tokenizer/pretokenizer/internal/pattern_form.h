@@ -27,6 +27,7 @@ struct PatternForm {
   int max_digits = 3;
   bool slashes = false;            // other characters take / after them
   bool whole_final_space = false;  // \s++$ in front of whitespace
+  bool newline_words = true;       // \s*[\r\n]+ in front of whitespace
 };
 
 inline constexpr int kAnyDigits = std::numeric_limits<int>::max();
@@ -52,8 +53,9 @@ inline constexpr size_t kTekkenForm = 5;
 inline constexpr size_t kMegatronV1Form = 6;
 inline constexpr size_t kQwen35Form = 7;
 
-// After these: DeepSeekWords and DigitsWords.
+// After these: DeepSeekWords, DigitsWords, and GPT-2's pattern, which has scanners of its own.
 inline constexpr size_t kDeepSeekForm = std::size(kPatternForms);
 inline constexpr size_t kDigitsForm = kDeepSeekForm + 1;
+inline constexpr size_t kGpt2Form = kDigitsForm + 1;
 
 }  // namespace meg::tokenizer

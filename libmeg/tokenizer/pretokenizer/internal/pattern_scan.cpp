@@ -26,6 +26,7 @@ namespace {
 // interval: any number of digits is one word. The newest form of cl100k, the form of tiktoken up to
 // 0.7, and o200k say the same in other words here and there; a pattern may have several rows.
 constexpr KnownPattern kPatterns[] = {
+    {"gpt2", kGpt2Pattern, kGpt2Form},
     {"llama3",
      MEG_CONTRACTIONS "|" MEG_WORDS "|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" MEG_WHITESPACE,
      kLlama3Form},
@@ -82,6 +83,7 @@ const KnownPattern* find_pattern(std::string_view KnownPattern::*member, std::st
 }
 
 fast::WordScanner scanner_of_form(size_t form, InstructionSet set) {
+  if (form == kGpt2Form) return fast::word_scanner(set, fast::ClassesOf::kTokenizers);
 #if defined(__x86_64__)
   if (set == InstructionSet::kAvx512) return pattern_scanner_avx512(form);
   if (set == InstructionSet::kAvx2) return pattern_scanner_avx2(form);

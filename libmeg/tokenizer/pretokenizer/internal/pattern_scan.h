@@ -15,7 +15,7 @@ namespace meg::tokenizer {
 struct KnownPattern {
   std::string_view name;   ///< such as "cl100k"
   std::string_view regex;  ///< as tokenizer.json or tiktoken writes it
-  size_t form;             ///< in kPatternForms
+  size_t form;             ///< in kPatternForms, or one of those after them
 
   fast::WordScanner scanner(InstructionSet set) const;
 };

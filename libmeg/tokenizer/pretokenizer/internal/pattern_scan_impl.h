@@ -58,7 +58,8 @@ requires(kForm.cased_words) inline constexpr std::array kLetters<kForm> = {
     letters_as(CharacterClass::kUpper), letters_as(CharacterClass::kLower),
     letters_as(CharacterClass::kLetter)};
 
-template <PatternForm kForm, class Block>
+/// class_of: as character_at()'s.
+template <PatternForm kForm, class Block, auto class_of = character_class>
 inline PatternBlock classify(const Byte* p, const Byte* end) {
   const Block bytes(p);
   const auto room = static_cast<size_t>(end - p);
@@ -69,7 +70,7 @@ inline PatternBlock classify(const Byte* p, const Byte* end) {
   PatternBlock block{};
   block.size = size;
   if (non_ascii != 0) {
-    block.size = fast::classify_non_ascii<character_class, kLetters<kForm>>(
+    block.size = fast::classify_non_ascii<class_of, kLetters<kForm>>(
         bytes, p, size, room, non_ascii, [&](CharacterClass kind, uint64_t leads, uint64_t bits) {
           kinds[static_cast<size_t>(kind)] |= bits;
           block.continuation |= bits & ~leads;
@@ -95,7 +96,8 @@ inline PatternBlock classify(const Byte* p, const Byte* end) {
   block.blank = bytes.in_range(' ', ' ') & inside;
   block.space = (bytes.in_range('\t', '\r') | of(CharacterClass::kSpace)) & inside;
   block.space |= block.blank;
-  block.newline = (bytes.in_range('\n', '\n') | bytes.in_range('\r', '\r')) & inside;
+  if constexpr (kForm.newline_words)
+    block.newline = (bytes.in_range('\n', '\n') | bytes.in_range('\r', '\r')) & inside;
   block.apostrophe = bytes.in_range('\'', '\'') & inside;
   block.other = inside & ~(block.word | block.number | block.space);
   block.control = ((block.other & ~bytes.non_ascii() & ~bytes.in_range('!', '~')) |
@@ -145,15 +147,16 @@ inline uint64_t space_starts(const PatternBlock& block, uint64_t space, uint64_t
 }
 
 /// Corrects `starts` for contractions: no word starts inside them, and one starts after them.
-/// apostrophes: those that may begin a contraction.
+/// apostrophes: those that may begin a contraction. length_of: bytes of the one at a byte, or 0.
+template <class LengthOf>
 inline uint64_t with_contractions(uint64_t starts, uint64_t apostrophes, const PatternBlock& block,
-                                  const Byte* p, const Byte* end, bool is_suffix) {
+                                  const Byte* p, bool is_suffix, const LengthOf& length_of) {
   uint32_t behind_last = 64;
   for (; apostrophes != 0; apostrophes &= apostrophes - 1) {
     const uint32_t i = lowest(apostrophes);
     // A word takes one suffix.
     if (is_suffix && i == behind_last) continue;
-    const auto length = static_cast<uint32_t>(contraction_end(p + i, end) - (p + i));
+    const uint32_t length = length_of(p + i);
     if (length == 0) continue;
     behind_last = i + length;
     const uint64_t inner = below(length) << i;
@@ -212,12 +215,11 @@ inline uint64_t block_starts(const Byte* p, const Byte* end) {
   if constexpr (kForm.cased_words) starts |= block.upper & (block.lower << 1);
 
   starts &= certain_starts(block, space);
-  if constexpr (kForm.first_contractions) {
-    return with_contractions(starts, block.apostrophe & other_starts, block, p, end, false);
-  } else if constexpr (kForm.suffix_contractions) {
-    return with_contractions(starts, block.apostrophe & (block.word << 1), block, p, end, true);
-  }
-  return starts;
+  if constexpr (!kForm.first_contractions && !kForm.suffix_contractions) return starts;
+  const uint64_t before = kForm.suffix_contractions ? block.word << 1 : other_starts;
+  return with_contractions(
+      starts, block.apostrophe & before, block, p, kForm.suffix_contractions,
+      [end](const Byte* at) { return static_cast<uint32_t>(contraction_end(at, end) - at); });
 }
 
 /// The words of a PatternForm.
@@ -233,7 +235,7 @@ struct FormWords {
   }
 };
 
-/// Words: FormWords or DeepSeekWords.
+/// Words: FormWords, or what has its functions.
 template <class Words, class Block>
 size_t scan_pattern(fast::WordScan& scan, uint32_t* starts) {
   const auto* const first = reinterpret_cast<const Byte*>(scan.position);

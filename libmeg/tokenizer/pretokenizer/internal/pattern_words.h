@@ -29,9 +29,11 @@ inline constexpr std::array<CharacterClass, 128> kAscii = [] {
 
 using Character = fast::Character<CharacterClass>;
 
+/// class_of: character_class, or another one that says the same of ASCII.
+template <auto class_of = character_class>
 inline Character character_at(const Byte* p, const Byte* end) {
   if (*p < 0x80) return {kAscii[*p], 1};
-  return fast::decode<character_class>(p, static_cast<size_t>(end - p));
+  return fast::decode<class_of>(p, static_cast<size_t>(end - p));
 }
 
 constexpr bool is_newline(Byte c) { return c == '\n' || c == '\r'; }
@@ -61,10 +63,10 @@ constexpr bool in_lower(CharacterClass kind) {
 }
 
 /// Where the characters at p end that `wanted` holds for.
-template <class Wanted>
+template <auto class_of = character_class, class Wanted>
 inline const Byte* run_end(const Byte* p, const Byte* end, const Wanted& wanted) {
   while (p < end) {
-    const Character c = character_at(p, end);
+    const Character c = character_at<class_of>(p, end);
     if (!wanted(c.kind)) break;
     p += c.length;
   }
@@ -174,7 +176,7 @@ inline const Byte* whitespace_end(const Byte* p, const Byte* end, const IsEnd& i
     if (c.kind != CharacterClass::kSpace) break;
     last = at;
     at += c.length;
-    if (is_newline(*last)) newline_end = at;
+    if (kForm.newline_words && is_newline(*last)) newline_end = at;
   }
   if (kForm.whole_final_space && at == end) return end;
   if (newline_end != nullptr) return newline_end;

@@ -11,7 +11,8 @@ TableCounter::TableCounter(const PreTokenizer& pre_tokenizer, size_t memory_limi
     : pre_tokenizer_(pre_tokenizer),
       memory_limit_(memory_limit),
       spilled_(spilled),
-      scan_(pre_tokenizer.words.empty() ? nullptr : scanner_of_words(pre_tokenizer.words, set)) {}
+      scan_(pre_tokenizer.words.empty() ? nullptr
+                                        : find_known_pattern(pre_tokenizer.words)->scanner(set)) {}
 
 Status TableCounter::count(std::string_view text) {
   if (text.empty()) return status_;

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "libmeg/tokenizer/bpe/internal/fast/block_characters.h"
+#include "libmeg/tokenizer/bpe/internal/fast/contraction.h"
 #include "libmeg/tokenizer/bpe/internal/fast/start_bits.h"
 #include "libmeg/tokenizer/bpe/internal/fast/word_scan.h"
 #include "libmeg/tokenizer/internal/character_class.h"
@@ -55,18 +56,6 @@ inline bool space_or_end(const unsigned char* p, const unsigned char* end) {
   if (p == end) return true;
   if (*p < 0x80) return *p == ' ' || (*p >= '\t' && *p <= '\r');
   return decode<kClassOf>(p, static_cast<size_t>(end - p)).kind == UnicodeClass::kSpace;
-}
-
-/// Bytes of the contraction 's 't 'm 'd 're 've 'll that begins at the apostrophe p; 0 where none.
-inline uint32_t contraction_length(const unsigned char* p, const unsigned char* end) {
-  if (end - p < 2) return 0;
-  const unsigned char first = p[1];
-  if (first == 's' || first == 't' || first == 'm' || first == 'd') return 2;
-  if (end - p < 3) return 0;
-  const unsigned char second = p[2];
-  const bool three = (first == 'r' && second == 'e') || (first == 'v' && second == 'e') ||
-                     (first == 'l' && second == 'l');
-  return three ? 3 : 0;
 }
 
 inline uint32_t class_of_bit(const BlockClasses& classes, const unsigned char* block,
