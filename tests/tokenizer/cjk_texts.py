@@ -1,4 +1,4 @@
-"""Words, texts and vocabularies of Chinese, Japanese and Korean characters."""
+"""Words, texts and vocabularies of Chinese, Japanese, Korean and Thai characters."""
 import unicodedata
 
 
@@ -9,7 +9,7 @@ def is_assigned(text):
 def cjk_corpus(chooser):
     """Made words of few characters, some of which come often."""
     blocks = [range(0x4E00, 0x4E60), range(0x3042, 0x3060), range(0x30A2, 0x30C0), range(0xAC00, 0xAC40),
-              range(0x3001, 0x3003), range(0x0E01, 0x0E10), range(0x61, 0x66)]
+              range(0x3001, 0x3003), range(0x0E01, 0x0E30), range(0x61, 0x66)]
     words = ["".join(map(chr, chooser.choices(block, k=chooser.randrange(1, 5)))) for block in blocks for _ in range(80)]
     often = [1 / rank for rank in range(1, len(words) + 1)]
     chooser.shuffle(words)
@@ -19,7 +19,7 @@ def cjk_corpus(chooser):
 def texts_of_joints(chooser, values, count):
     """Texts of what tokens with characters of three bytes hold, whole and in parts: characters that a token has side by side
     stand beside others that none has, and libmeg cuts words between the latter."""
-    wide = [value for value in values if any(0xE3 <= byte < 0xF0 for byte in value)]
+    wide = [value for value in values if any(0xE0 <= byte < 0xF0 for byte in value)]
     texts = []
     while wide and len(texts) < count:
         parts = []

@@ -22,8 +22,9 @@ namespace meg::tokenizer::fast {
 namespace {
 
 /// Characters that share bytes, and some that are no candidates for a cut.
-const std::vector<std::string> kCharacters = {"\u4e00", "\u4e2d", "\u6587", "\u3042", "\u30fc",
-                                              "\ud55c", "\u0e01", "\u00e9", "a",      " "};
+const std::vector<std::string> kCharacters = {"\u4e00", "\u4e2d", "\u6587", "\u3042",
+                                              "\u30fc", "\ud55c", "\u0e01", "\u0e02",
+                                              "\u2014", "\u00e9", "a",      " "};
 
 std::string random_text(std::mt19937& random, size_t characters) {
   std::string text;
@@ -128,13 +129,28 @@ std::vector<std::string> all_bytes() {
   return tokens;
 }
 
-std::vector<uint32_t> cuts_with(const std::vector<std::string>& more, const std::string& word) {
+/// The joints of the bytes and `more` tokens.
+CharacterJoints joints_with(const std::vector<std::string>& more) {
   std::vector<std::string> tokens = all_bytes();
   tokens.insert(tokens.end(), more.begin(), more.end());
-  const BpeModel model = model_of(tokens);
-  const auto table = MergeTable::build(model);
+  const auto table = MergeTable::build(model_of(tokens));
   EXPECT_TRUE(table);
-  return cuts(table->joints(), word);
+  return table->joints();
+}
+
+std::vector<uint32_t> cuts_with(const std::vector<std::string>& more, const std::string& word) {
+  return cuts(joints_with(more), word);
+}
+
+/// All that next_cut() finds in a word, one after another.
+std::vector<size_t> next_cuts(const CharacterJoints& joints, const std::string& word) {
+  const std::string padded = word + std::string(text::kTextPadding, '\xE4');
+  const auto inside = std::string_view(padded).substr(0, word.size());
+  std::vector<size_t> found;
+  size_t at = joints.next_cut(inside, 0);
+  for (; at < word.size(); at = joints.next_cut(inside, at)) found.push_back(at);
+  EXPECT_EQ(at, word.size());
+  return found;
 }
 
 TEST(CharacterJoints, AreCharactersThatATokenHasSideBySide) {
@@ -142,9 +158,21 @@ TEST(CharacterJoints, AreCharactersThatATokenHasSideBySide) {
   const std::string word = "\u4e00\u4e2d\u6587";  // E4 B8 80, E4 B8 AD, E6 96 87
   EXPECT_EQ(cuts_with({}, word), (Borders{3, 6}));
   EXPECT_EQ(cuts_with({}, " a" + word), (Borders{5, 8}));
-  EXPECT_EQ(cuts_with({}, "a\u00e9\u0e01\u0e01"), Borders()) << "other scripts stay whole";
+  EXPECT_EQ(cuts_with({}, "a\u00e9\u0e01\u0e01"), Borders()) << "others are not looked at";
   EXPECT_EQ(cuts_with({"\xE4\xB8", "\xAD\xE6"}, word), Borders{3}) << "parts of characters";
   EXPECT_EQ(cuts_with({"\x80\xE4", "\x80\xE4\xB8"}, word), Borders{6});
+}
+
+TEST(CharacterJoints, AreFoundOneAfterAnother) {
+  using Borders = std::vector<size_t>;
+  const std::string word = "\u4e00\u4e2d\u6587";
+  EXPECT_EQ(next_cuts(joints_with({}), " a" + word), (Borders{5, 8}));
+  EXPECT_EQ(next_cuts(joints_with({"\xE4\xB8", "\xAD\xE6"}), word), Borders{3});
+  EXPECT_EQ(next_cuts(joints_with({}), "a\u00e9\u0e01\u0e02\u2014a\u0e01"), (Borders{6, 9}));
+  EXPECT_EQ(next_cuts(joints_with({"\x81\xE0"}), "\u0e02\u0e01\u0e02\u0e02"), (Borders{3, 9}));
+  EXPECT_EQ(next_cuts(CharacterJoints(), word), Borders());
+  EXPECT_EQ(next_cuts(joints_with({}), "\u0e01"), Borders());
+  EXPECT_EQ(next_cuts(joints_with({}), ""), Borders());
 }
 
 TEST(CharacterJoints, KeepTokensThatMergingNeverGivesFromBeingParts) {

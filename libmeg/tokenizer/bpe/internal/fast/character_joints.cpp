@@ -10,7 +10,7 @@ namespace meg::tokenizer::fast {
 namespace {
 
 constexpr size_t kCharacterBytes = 3;
-constexpr unsigned char kFirstLead = 0xE3;  // of U+3000
+constexpr unsigned char kFirstLead = 0xE0;  // of U+0800
 
 bool is_lead(char byte) {
   return static_cast<unsigned char>(byte) >= kFirstLead && static_cast<unsigned char>(byte) < 0xF0;
@@ -201,6 +201,12 @@ bool CharacterJoints::is_beside_word_alone(const char* text, size_t at) const {
   return at < kPairBytes || has(load(text + at - kPairBytes)) || has(load(text + at));
 }
 
+/// at: 3 or more.
+bool CharacterJoints::may_cut(const char* text, size_t at) const {
+  const bool is_free = !is_joined(load(text + at - kCharacterBytes));
+  return words_alone_.empty() ? is_free : is_free && !is_beside_word_alone(text, at);
+}
+
 void CharacterJoints::cut(const char* text, std::span<const uint64_t> borders,
                           std::span<uint64_t> starts) const {
   if (!cuts_) return;
@@ -209,13 +215,23 @@ void CharacterJoints::cut(const char* text, std::span<const uint64_t> borders,
     for (uint64_t left = borders[k]; left != 0; left &= left - 1) {
       const int i = std::countr_zero(left);
       const size_t at = 64 * k + static_cast<size_t>(i);
-      bool may_cut = !is_joined(load(text + at - kCharacterBytes));
-      if (!words_alone_.empty()) may_cut = may_cut && !is_beside_word_alone(text, at);
       // Without a branch, as the answers are unpredictable.
-      cuts |= uint64_t{may_cut} << i;
+      cuts |= uint64_t{may_cut(text, at)} << i;
     }
     starts[k] |= cuts;
   }
+}
+
+size_t CharacterJoints::next_cut(std::string_view word, size_t begin) const {
+  if (!cuts_) return word.size();
+  bool is_after_character = false;
+  for (size_t at = begin; at + kCharacterBytes <= word.size();) {
+    const bool is_character = is_lead(word[at]);
+    if (is_character && is_after_character && may_cut(word.data(), at)) return at;
+    is_after_character = is_character;
+    at += is_character ? kCharacterBytes : 1;
+  }
+  return word.size();
 }
 
 }  // namespace meg::tokenizer::fast

@@ -11,11 +11,11 @@
 
 namespace meg::tokenizer::fast {
 
-/// Finds places where words of three-byte characters from U+3000 on (Chinese, Japanese, Korean) can
-/// be cut without changing ids: between two characters that no token contains side by side, not
-/// even in part. Merges only make tokens, so none ever crosses such a border, and each side is
-/// merged as if it were alone. Such scripts have no spaces, so their words are long and mostly new,
-/// while their parts are a few characters that a cache knows.
+/// Finds places where words of three-byte characters (U+0800 to U+FFFF) can be cut without changing
+/// ids: between two characters that no token contains side by side, not even in part. Merges only
+/// make tokens, so none ever crosses such a border, and each side is merged as if it were alone.
+/// Chinese, Japanese, Thai and others are written without spaces, so that their words are long and
+/// mostly new, while their parts are a few characters that a cache knows.
 /// Immutable; shared between threads.
 class CharacterJoints {
  public:
@@ -36,8 +36,12 @@ class CharacterJoints {
 
   /// Adds to `starts` the borders at which words may be cut. Bit i of number k stands for the byte
   /// text[64 k + i]. borders: those before which a character ends and at which one begins, both of
-  /// three bytes from U+3000 on. 8 bytes after the last one must be readable.
+  /// three bytes. 8 bytes after the last one must be readable.
   void cut(const char* text, std::span<const uint64_t> borders, std::span<uint64_t> starts) const;
+
+  /// The first border after `begin`, where a character begins, at which a word may be cut; the size
+  /// of the word if there is none. 8 bytes after the word must be readable.
+  size_t next_cut(std::string_view word, size_t begin) const;
 
  private:
   /// A set of numbers that may seem to have a few more.
@@ -81,6 +85,7 @@ class CharacterJoints {
   static std::vector<Sides> sides_of(std::span<const Joint> joints);
   bool is_joined(uint64_t around) const;
   bool is_beside_word_alone(const char* text, size_t at) const;
+  bool may_cut(const char* text, size_t at) const;
 
   bool cuts_ = false;
   Filter pairs_;              // joints of whole characters

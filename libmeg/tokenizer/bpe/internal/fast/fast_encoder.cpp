@@ -11,6 +11,7 @@
 #include "libmeg/tokenizer/bpe/internal/fast/word_cache.h"
 #include "libmeg/tokenizer/bpe/internal/fast/word_merger.h"
 #include "libmeg/tokenizer/bpe/internal/fast/word_scan.h"
+#include "libmeg/tokenizer/bpe/internal/fast/word_split.h"
 
 namespace meg::tokenizer::fast {
 namespace {
@@ -23,6 +24,7 @@ class FastEncoder : public TokenEncoder {
       : model_(model),
         table_(table),
         merger_(table),
+        joints_(split == nullptr ? table.joints() : split->joints()),
         scan_(scan),
         split_(split),
         ask_words_(ask_words) {
@@ -38,7 +40,7 @@ class FastEncoder : public TokenEncoder {
     Id* const begin = tokens.grow<Id>(static_cast<int64_t>(text.size() + kCopyRoom));
     Id* out = begin;
     WordScan scan(text);
-    if (table_.joints().cuts()) scan.joints = &table_.joints();
+    if (split_ == nullptr && joints_.cuts()) scan.joints = &joints_;
     scan.split = split_;
     const char* word = text.data();
     while (scan.position < scan.end) {
@@ -121,10 +123,25 @@ class FastEncoder : public TokenEncoder {
   // returns where the next go.
 
   [[gnu::noinline]] Id* encode_word(std::string_view word, Id* out) {
-    if (word.size() >= 32) return encode_long(word, out);
+    if (word.size() >= 32) return encode_in_parts(word, out);
     if (word.size() >= 16) return encode_with(medium_, word, out);
     const WordKey<16> key(word.data(), word.size());
     return key.is_ascii() ? encode_with(ascii_, word, out) : encode_with(wide_, word, out);
+  }
+
+  /// A long word is rarely one that a cache knows, its parts are.
+  Id* encode_in_parts(std::string_view word, Id* out) {
+    size_t begin = 0;
+    size_t end = joints_.next_cut(word, begin);
+    for (; end < word.size(); end = joints_.next_cut(word, begin)) {
+      out = encode_part(word.substr(begin, end - begin), out);
+      begin = end;
+    }
+    return encode_part(word.substr(begin), out);
+  }
+
+  Id* encode_part(std::string_view part, Id* out) {
+    return part.size() >= 32 ? encode_long(part, out) : encode_word(part, out);
   }
 
   template <class Cache>
@@ -161,6 +178,12 @@ class FastEncoder : public TokenEncoder {
   Id* encode_new(Cache& cache, std::string_view word, Id* out) {
     const std::optional<int32_t> id = table_.unmerged_word(word);
     if (id) return learned(cache, word, out, put_id(*id, out));
+    if constexpr (std::is_same_v<Cache, MediumCache>) {
+      if (joints_.next_cut(word, 0) < word.size()) {
+        Id* const begin = fill_gaps(out);
+        return learned(cache, word, begin, fill_gaps(encode_in_parts(word, begin)));
+      }
+    }
     if (model_.merges_characters()) {
       model_.start_pieces(word, start_pieces_);
       if (start_pieces_.empty()) return learned(cache, word, out, out);
@@ -294,6 +317,7 @@ class FastEncoder : public TokenEncoder {
   const MergeTable& table_;
   std::vector<int32_t> start_pieces_;
   WordMerger merger_;
+  const CharacterJoints& joints_;
   WordScanner scan_;
   const WordSplit* split_;
   AskWords ask_words_;
