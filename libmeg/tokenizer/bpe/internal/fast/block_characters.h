@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "libmeg/tokenizer/bpe/internal/fast/character_sets.h"
+
 namespace meg::tokenizer::fast {
 namespace {
 
@@ -48,22 +50,11 @@ constexpr uint32_t class_bit(Class kind) {
   return uint32_t{1} << static_cast<uint32_t>(kind);
 }
 
-/// A set of characters of two bytes: bit c % 8 of entry c / 8 stands for the code point c.
-struct alignas(64) TwoByteSet {
-  uint8_t entries[256];
-};
-
 /// The letters of two bytes of some classes.
 template <auto class_of, uint32_t kClasses>
 inline const TwoByteSet& two_byte_letters() {
-  static const TwoByteSet kSet = [] {
-    TwoByteSet set{};
-    for (char32_t code_point = 0x80; code_point < 0x800; ++code_point) {
-      const bool is_in = (kClasses & class_bit(class_of(code_point))) != 0;
-      set.entries[code_point / 8] |= static_cast<uint8_t>(is_in ? 1U << (code_point % 8) : 0);
-    }
-    return set;
-  }();
+  static const TwoByteSet kSet = two_byte_set(
+      [](char32_t code_point) { return (kClasses & class_bit(class_of(code_point))) != 0; });
   return kSet;
 }
 

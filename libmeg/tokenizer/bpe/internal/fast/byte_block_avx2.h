@@ -28,6 +28,8 @@ class ByteBlock {
 
   uint64_t non_ascii() const { return join(low_, high_); }
 
+  uint64_t leads() const { return in_range('\xC0', '\xFF'); }
+
   uint64_t wide_leads() const { return in_range('\xE3', '\xEF'); }
 
   uint64_t ideographs() const {

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "libmeg/tokenizer/bpe/internal/fast/character_sets.h"
+
 namespace meg::tokenizer::fast {
 namespace {
 
@@ -31,6 +33,9 @@ class ByteBlock {
 
   uint64_t non_ascii() const { return _mm512_movepi8_mask(bytes_); }
 
+  /// First bytes of characters outside ASCII.
+  uint64_t leads() const { return in_range(bytes_, '\xC0', '\xFF'); }
+
   /// First bytes of characters of three bytes from U+3000 on: E3 to EF.
   uint64_t wide_leads() const { return in_range(bytes_, '\xE3', '\xEF'); }
 
@@ -43,22 +48,22 @@ class ByteBlock {
     return leads & ~symbols & continuation >> 1 & continuation >> 2;
   }
 
-  /// First bytes of the characters of a TwoByteSet.
-  template <class Set>
-  uint64_t starts_in(const Set& set) const {
-    const auto entries = [&set](size_t part) { return _mm512_load_si512(&set.entries[64 * part]); };
-    const __m512i column = _mm512_and_si512(_mm512_srli_epi16(next_, 3), _mm512_set1_epi8(7));
-    const __m512i row = _mm512_and_si512(_mm512_slli_epi16(bytes_, 3), _mm512_set1_epi8('\xF8'));
-    const __m512i place = _mm512_or_si512(row, column);
+  /// First bytes of the characters of a set.
+  uint64_t starts_in(const TwoByteSet& set) const {
+    const __m512i place = place_of(_mm512_set1_epi8('\xF8'));
     // A permutation looks at the lowest seven bits of a place.
-    const __m512i found = _mm512_mask_blend_epi8(
-        _mm512_movepi8_mask(place), _mm512_permutex2var_epi8(entries(0), place, entries(1)),
-        _mm512_permutex2var_epi8(entries(2), place, entries(3)));
-    const __m512i bit =
-        _mm512_shuffle_epi8(_mm512_set1_epi64(static_cast<int64_t>(0x8040201008040201u)),
-                            _mm512_and_si512(next_, _mm512_set1_epi8(7)));
-    return _mm512_test_epi8_mask(found, bit) & in_range(bytes_, '\xC2', '\xDF') &
-           in_range(next_, '\x80', '\xBF');
+    const __m512i found =
+        _mm512_mask_blend_epi8(_mm512_movepi8_mask(place), permuted(&set.entries[0], place),
+                               permuted(&set.entries[128], place));
+    return bits_of(found) & in_range(bytes_, '\xC2', '\xDF') & in_range(next_, '\x80', '\xBF');
+  }
+
+  /// The same; 0 for the last two bytes.
+  uint64_t starts_in(const ThreeByteSet& set) const {
+    const __m512i place = place_of(_mm512_set1_epi8('\x78'));
+    const uint64_t continuation = in_range(bytes_, '\x80', '\xBF');
+    return bits_of(permuted(&set.entries[0], place)) & in_range(bytes_, '\xE0', '\xEF') &
+           continuation >> 1 & continuation >> 2;
   }
 
   /// Stores the bytes that `kept` has, a space for those that `spaces` has, and up to 64 others
@@ -99,6 +104,27 @@ class ByteBlock {
       return places;
     }();
     return _mm512_load_si512(kPlaces.data());
+  }
+
+  // Of a set's entries, the one for a byte and the next: its number is made of the lowest bits of
+  // the former and of the upper three bits by which continuation bytes differ; the bit in it has
+  // the number of the other three.
+
+  __m512i place_of(__m512i mask) const {
+    const __m512i column = _mm512_and_si512(_mm512_srli_epi16(next_, 3), _mm512_set1_epi8(7));
+    return _mm512_or_si512(_mm512_and_si512(_mm512_slli_epi16(bytes_, 3), mask), column);
+  }
+
+  static __m512i permuted(const uint8_t* entries, __m512i place) {
+    return _mm512_permutex2var_epi8(_mm512_load_si512(entries), place,
+                                    _mm512_load_si512(entries + 64));
+  }
+
+  uint64_t bits_of(__m512i entries) const {
+    const __m512i bit =
+        _mm512_shuffle_epi8(_mm512_set1_epi64(static_cast<int64_t>(0x8040201008040201u)),
+                            _mm512_and_si512(next_, _mm512_set1_epi8(7)));
+    return _mm512_test_epi8_mask(entries, bit);
   }
 
   static uint64_t in_range(__m512i bytes, char low, char high) {

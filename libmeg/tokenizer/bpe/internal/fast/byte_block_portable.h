@@ -35,6 +35,10 @@ class ByteBlock {
     return gathered([](uint64_t word) { return word; });
   }
 
+  uint64_t leads() const {
+    return gathered([](uint64_t word) { return word & word << 1; });
+  }
+
   uint64_t wide_leads() const {
     return gathered([](uint64_t word) {
       // In the low seven bits of a byte: 63 to 6F.

@@ -25,13 +25,13 @@ inline size_t lowest_bit(uint64_t bits) { return static_cast<size_t>(__builtin_c
 template <class Block>
 inline uint64_t alone_bits(const PlainCharacters& plain, const Block& block) {
   uint64_t alone = plain.has_graphic() ? block.in_range(' ', '~') : 0;
-  if constexpr (requires { block.ideographs(); }) {
+  if constexpr (requires { block.starts_in(plain.two_byte_set()); }) {
+    const uint64_t two = block.starts_in(plain.two_byte_set());
+    const uint64_t three = block.starts_in(plain.three_byte_set());
+    alone |= two | two << 1 | three | three << 1 | three << 2;
+  } else if constexpr (requires { block.ideographs(); }) {
     const uint64_t leads = plain.has_ideographs() ? block.ideographs() : 0;
     alone |= leads | leads << 1 | leads << 2;
-  }
-  if constexpr (requires { block.starts_in(plain.two_byte_set()); }) {
-    const uint64_t leads = block.starts_in(plain.two_byte_set());
-    alone |= leads | leads << 1;
   }
   return alone;
 }

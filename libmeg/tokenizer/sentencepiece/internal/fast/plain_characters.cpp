@@ -34,10 +34,9 @@ PlainCharacters::PlainCharacters(const Model& model) : rules_(model.charsmap().c
     return model.charsmap().becomes_space(control) &&
            symbols.first(static_cast<unsigned char>(control)) == PieceTrie::kNoNode;
   });
-  for (char32_t character = 0x80; character < 0x800; ++character) {
-    const unsigned bit = is_alone(rules_[character]) ? 1U << (character % 8) : 0;
-    two_byte_set_.entries[character / 8] |= static_cast<uint8_t>(bit);
-  }
+  const auto is_plain = [&](char32_t character) { return is_alone(rules_[character]); };
+  two_byte_set_ = tokenizer::fast::two_byte_set(is_plain);
+  three_byte_set_ = tokenizer::fast::three_byte_set(is_plain);
 }
 
 }  // namespace meg::tokenizer::sentencepiece::fast

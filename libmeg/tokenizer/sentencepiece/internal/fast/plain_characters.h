@@ -1,10 +1,10 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
+#include "libmeg/tokenizer/bpe/internal/fast/character_sets.h"
 #include "libmeg/tokenizer/sentencepiece/internal/model.h"
 
 namespace meg::tokenizer::sentencepiece::fast {
@@ -12,12 +12,6 @@ namespace meg::tokenizer::sentencepiece::fast {
 /// The characters of a text that normalizing leaves as they are. Immutable; shared between threads.
 class PlainCharacters {
  public:
-  /// Those of two bytes that have no rules but perhaps kBegins: bit c % 8 of entry c / 8 stands for
-  /// the code point c.
-  struct alignas(64) TwoByteSet {
-    std::array<uint8_t, 256> entries{};
-  };
-
   explicit PlainCharacters(const Model& model);
 
   // Bytes of the character at `at`; 0 if it has to be looked up. 6 bytes from `at` on must be
@@ -52,7 +46,9 @@ class PlainCharacters {
   /// Whether tabulator, line feed and carriage return become a space each, whatever follows them.
   bool has_space_controls() const { return has_space_controls_; }
 
-  const TwoByteSet& two_byte_set() const { return two_byte_set_; }
+  const tokenizer::fast::TwoByteSet& two_byte_set() const { return two_byte_set_; }
+
+  const tokenizer::fast::ThreeByteSet& three_byte_set() const { return three_byte_set_; }
 
  private:
   struct Character {
@@ -81,7 +77,8 @@ class PlainCharacters {
 
   std::vector<uint8_t> rules_;  // Charsmap::character_rules(), and what else changes a character
   bool has_graphic_, has_ideographs_, has_space_controls_;
-  TwoByteSet two_byte_set_;
+  tokenizer::fast::TwoByteSet two_byte_set_;
+  tokenizer::fast::ThreeByteSet three_byte_set_;
 };
 
 }  // namespace meg::tokenizer::sentencepiece::fast
