@@ -5,7 +5,9 @@ import subprocess
 WORDS = ("the of and to in that it with was for on said he she they there nothing running quickly "
          "unbelievable tokenizers don't it's we're 1984 3.14 U.S.A. Straße naïve façade über "
          "Москва привет мир 東京 日本語 的 是 不 了 中文 한국어 안녕 עברית العربية हिन्दी ไทย ελληνικά "
-         "ﬁne ① ½ ℃ ＡＢＣ ｶﾞ e\u0301 🙂 👩‍👩‍👧 <s> </s> <|user|> <sep0> ▁ ▁▁ a▁b").split()
+         "ภาษาไทย ที่ การน้ำ বাংলা தமிழ் ខ្មែរ ﬁne ① ½ ℃ ＡＢＣ ｶﾞ e\u0301 🙂 👩‍👩‍👧 <s> </s> <|user|> <sep0> ▁ ▁▁ a▁b").split()
+# Words of scripts that put no spaces between them, and others whose characters have three bytes, too.
+UNSPACED = "ไทย ภาษา ที่ การ น้ำ ລາວ ខ្មែរ မြန်မာ हिन्दी वि বাংলা தமிழ் 日本 の か ー 。 한 “ — ▁".split()
 # Characters that normalizing may join with one of MARKS behind them.
 BASES = "aeinouyACEüкиИеαωאاوकऩডகかカはハ·ᄀ가ཀ≠"
 MARKS = "\u0300\u0301\u0303\u0308\u030a\u0327\u0338\u0345\u05bc\u0653\u093c\u09be\u0bbe\u1161\u11a8\u3099\u309a"
@@ -35,6 +37,8 @@ def random_text(chooser):
             parts.append("".join(chr(chooser.randrange(128)) for _ in range(length)))
         elif kind < 0.5:
             parts.append("".join(chooser.choice(BASES) + chooser.choice(MARKS) for _ in range(length)))
+        elif kind < 0.6:
+            parts.append("".join(chooser.choices(UNSPACED, k=length)))
         else:
             parts.append(chooser.choice(WORDS))
         parts.append(chooser.choice(SPACES))

@@ -106,17 +106,7 @@ class FastEncoder : public TokenEncoder {
 
   /// Asks memory for the set of a word below 16 bytes; where it begins.
   const void* ask(const WordKey<16>& key) const {
-    const uint64_t hash = key.hash();
-    if (key.is_ascii()) {
-      const auto* const place = ascii_.first_place(hash);
-      __builtin_prefetch(place);
-      return place;
-    }
-    const auto* const place = wide_.first_place(hash);
-    // The first entry's line and that of the second.
-    __builtin_prefetch(place);
-    __builtin_prefetch(place + 1);
-    return place;
+    return key.is_ascii() ? ascii_.ask(key.hash()) : wide_.ask(key.hash());
   }
 
   // Each of these writes the word's ids to out, and perhaps up to kCopyRoom further ones, and

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -65,7 +66,10 @@ class FastEncoder : public TokenEncoder {
 
  private:
   using WordScan = tokenizer::fast::WordScan;
-  using ShortCache = tokenizer::fast::WordCache<Id, 16, 32, size_t{1} << 18>;
+  // Words below 16 bytes: those of ASCII, most of which give one id or two, and the others, with
+  // room for more. Words below 32 bytes.
+  using AsciiCache = tokenizer::fast::WordCache<Id, 16, 32, size_t{1} << 18>;
+  using WideCache = tokenizer::fast::WordCache<Id, 16, 64, size_t{1} << 17>;
   using MediumCache = tokenizer::fast::WordCache<Id, 32, 64, size_t{1} << 16>;
   using ShortKey = tokenizer::fast::WordKey<16>;
 
@@ -81,10 +85,14 @@ class FastEncoder : public TokenEncoder {
     ask_batch(base, starts, count);
     for (size_t i = 0; i < count; ++i) {
       // Only the likelier place of the set is looked at here, which the prefetch has brought;
-      // everything else is encode_word()'s.
-      const auto& entry = *static_cast<const typename ShortCache::Entry*>(places_[i]);
-      if (entry.key == keys_[i] && entry.has_ids() && segmenter_.may_pass(writer.end())) {
+      // everything else is encode_word()'s. Entries of both kinds begin alike.
+      const auto& entry = *static_cast<const typename AsciiCache::Entry*>(places_[i]);
+      const bool is_known = entry.key == keys_[i] && segmenter_.may_pass(writer.end());
+      if (is_known && entry.has_ids()) {
         put(entry.ids.data(), entry.count, entry.ids.size(), writer);
+      } else if (const auto& wide = reinterpret_cast<const typename WideCache::Entry&>(entry);
+                 is_known && !entry.key.is_ascii() && wide.has_ids()) {
+        put(wide.ids.data(), wide.count, wide.ids.size(), writer);
       } else {
         encode_word({base + starts[i], base + starts[i + 1]}, writer);
       }
@@ -93,12 +101,10 @@ class FastEncoder : public TokenEncoder {
 
   [[gnu::noinline]] void ask_batch(const char* base, const uint32_t* starts, size_t count) {
     const auto ask = [this](const ShortKey& key) {
-      const auto* const place = short_.first_place(key.hash());
-      __builtin_prefetch(place);
-      return place;
+      return key.is_ascii() ? ascii_.ask(key.hash()) : wide_.ask(key.hash());
     };
-    tokenizer::fast::ask_all_words(ask_words_, base, starts, count, table_, table_, keys_.data(),
-                                   places_.data(), ask);
+    tokenizer::fast::ask_all_words(ask_words_, base, starts, count, ascii_table_, wide_table_,
+                                   keys_.data(), places_.data(), ask);
   }
 
   /// Copies `room` ids, of which `count` are the word's.
@@ -111,11 +117,22 @@ class FastEncoder : public TokenEncoder {
 
   [[gnu::noinline]] void encode_word(std::string_view word, IdWriter<Id>& writer) {
     if (word.size() < 16) {
-      encode_with(short_, word, writer);
+      const ShortKey key(word.data(), word.size());
+      key.is_ascii() ? encode_with(ascii_, word, writer) : encode_with(wide_, word, writer);
     } else if (word.size() < 32) {
       encode_with(medium_, word, writer);
     } else {
-      encode_long(word, writer);
+      encode_in_parts(word, writer);
+    }
+  }
+
+  /// A long word is rarely one that a cache knows, its parts are.
+  void encode_in_parts(std::string_view word, IdWriter<Id>& writer) {
+    for (size_t begin = 0; begin < word.size();) {
+      const size_t end = split_.joints().next_cut(word, begin);
+      const std::string_view part = word.substr(begin, end - begin);
+      part.size() < 32 ? encode_word(part, writer) : encode_long(part, writer);
+      begin = end;
     }
   }
 
@@ -127,7 +144,7 @@ class FastEncoder : public TokenEncoder {
     const typename Cache::Key key(word.data(), word.size());
     const uint64_t hash = key.hash();
     const typename Cache::Entry* const entry = cache.find(key, hash);
-    if (entry != nullptr && !entry->has_ids()) return encode_long(word, writer);
+    if (entry != nullptr && !entry->has_ids()) return encode_elsewhere(cache, word, writer);
     if (entry != nullptr && segmenter_.may_pass(writer.end())) {
       return put(entry->ids.data(), entry->count, entry->ids.size(), writer);
     }
@@ -136,8 +153,25 @@ class FastEncoder : public TokenEncoder {
     if (!is_fixed(word)) {
       cache.insert_without_ids(key, hash);
     } else if (!cache.insert(key, hash, ids)) {
-      long_.insert(word, tokenizer::fast::hash_word(word), ids);
+      learn_elsewhere(cache, word, ids);
     }
+  }
+
+  // Words of too many ids for an entry of their cache.
+
+  template <class Cache>
+  void encode_elsewhere(const Cache&, std::string_view word, IdWriter<Id>& writer) {
+    if constexpr (std::is_same_v<Cache, AsciiCache>) return encode_with(wide_, word, writer);
+    encode_long(word, writer);
+  }
+
+  template <class Cache>
+  void learn_elsewhere(const Cache&, std::string_view word, std::span<const Id> ids) {
+    if constexpr (std::is_same_v<Cache, AsciiCache>) {
+      const ShortKey key(word.data(), word.size());
+      if (wide_.insert(key, key.hash(), ids)) return;
+    }
+    long_.insert(word, tokenizer::fast::hash_word(word), ids);
   }
 
   void encode_long(std::string_view word, IdWriter<Id>& writer) {
@@ -181,10 +215,12 @@ class FastEncoder : public TokenEncoder {
   const tokenizer::fast::AskWords ask_words_;
   TextNormalizer normalizer_;
   Segmenter segmenter_;
-  ShortCache short_;
+  AsciiCache ascii_;
+  WideCache wide_;
   MediumCache medium_;
   tokenizer::fast::LongWordCache<Id> long_;
-  const tokenizer::fast::SetTable table_ = short_.set_table();
+  const tokenizer::fast::SetTable ascii_table_ = ascii_.set_table();
+  const tokenizer::fast::SetTable wide_table_ = wide_.set_table();
   std::array<uint32_t, tokenizer::fast::kScanRoom> starts_;
   std::array<ShortKey, kBatch> keys_;
   std::array<const void*, kBatch> places_;  // where the words of keys_ are looked for first
