@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "libmeg/base/cpu.h"
 #include "libmeg/tokenizer/bpe/internal/fast/word_key.h"
@@ -31,7 +32,8 @@ size_t ask_words_avx512(const char* base, const uint32_t* starts, size_t count,
 AskWords words_asker(InstructionSet set);
 
 /// Does it for all words, longer ones too, whose keys no word has. ask: from words_asker().
-/// ask_one(key): does it for one word, and returns where its set begins.
+/// ask_one(word, key): does it for one word, and returns where its set begins; that of a longer
+/// word is never looked at.
 template <class AskOne>
 inline void ask_all_words(AskWords ask, const char* base, const uint32_t* starts, size_t count,
                           const SetTable& ascii, const SetTable& wide, WordKey<16>* keys,
@@ -45,7 +47,7 @@ inline void ask_all_words(AskWords ask, const char* base, const uint32_t* starts
       const uint32_t end = starts[i + 1];
       const uint32_t length = end - begin < 16 ? end - begin : 16;
       keys[i] = WordKey<16>(base + begin, length);
-      sets[i] = ask_one(keys[i]);
+      sets[i] = ask_one(std::string_view(base + begin, end - begin), keys[i]);
       begin = end;
     }
   }

@@ -15,18 +15,26 @@ namespace meg::tokenizer::fast {
 /// id per byte. For use by one thread.
 template <class Id>
 class CachedWords {
-  using MediumCache = WordCache<Id, 32, 64, size_t{1} << 16>;
+  // Words below 16 bytes: those of ASCII, most of which give one id or two, and the others, with
+  // room for more. Words below 32 bytes, with room for 15 or 23.
+  using AsciiCache = WordCache<Id, 16, 32, size_t{1} << 18>;
+  using WideCache = WordCache<Id, 16, 64, size_t{1} << 17>;
+  using MediumCache = WordCache<Id, 32, 32 * sizeof(Id), size_t{1} << 16>;
 
  public:
   /// Ids that encode() may write after those of the word.
-  static constexpr size_t kCopyRoom = MediumCache::kMaxIds;
+  static constexpr size_t kCopyRoom = std::max(WideCache::kMaxIds, MediumCache::kMaxIds);
 
   /// Writes the ids of a word to `out` and returns the place for the next ones. word: must have 32
   /// readable bytes after it. segment(word, out): does the same for an unknown word, or returns
   /// nullptr, which is then returned, if it has no ids.
   template <class Segment>
   Id* encode(std::string_view word, Id* out, const Segment& segment) {
-    if (word.size() < 16) return encode_with(short_, word, out, segment);
+    if (word.size() < 16) {
+      return WordKey<16>(word.data(), word.size()).is_ascii()
+                 ? encode_with(ascii_, word, out, segment)
+                 : encode_with(wide_, word, out, segment);
+    }
     if (word.size() < 32) return encode_with(medium_, word, out, segment);
     return encode_long(word, out, segment);
   }
@@ -63,7 +71,8 @@ class CachedWords {
     return end;
   }
 
-  WordCache<Id, 16, 32, size_t{1} << 18> short_;
+  AsciiCache ascii_;
+  WideCache wide_;
   MediumCache medium_;
   LongWordCache<Id> long_;
 };

@@ -64,13 +64,13 @@ class FastEncoder : public TokenEncoder {
 
  private:
   // Words below 16 bytes: those of ASCII, most of which give one id or two, and the others, with
-  // room for an id a byte. Words below 32 bytes.
+  // room for more. Words below 32 bytes, with room for 15 or 23.
   using AsciiCache = WordCache<Id, 16, 32, size_t{1} << 18>;
   using WideCache = WordCache<Id, 16, 64, size_t{1} << 18>;
-  using MediumCache = WordCache<Id, 32, 64, size_t{1} << 16>;
+  using MediumCache = WordCache<Id, 32, 32 * sizeof(Id), size_t{1} << 16>;
 
   static constexpr size_t kMaxCachedBytes = LongWordCache<Id>::kStoreBytes / 8;
-  static constexpr size_t kCopyRoom = WideCache::kMaxIds;
+  static constexpr size_t kCopyRoom = std::max(WideCache::kMaxIds, MediumCache::kMaxIds);
 
   /// Words whose cache entries are prefetched together, so that the waits for memory overlap.
   static constexpr size_t kBatch = 256;
@@ -101,11 +101,15 @@ class FastEncoder : public TokenEncoder {
   /// Asks memory for the sets of those below 16 bytes.
   [[gnu::noinline]] void ask_batch(const char* base, const uint32_t* starts, size_t count) {
     ask_all_words(ask_words_, base, starts, count, ascii_table_, wide_table_, keys_.data(),
-                  places_.data(), [this](const WordKey<16>& key) { return ask(key); });
+                  places_.data(),
+                  [this](std::string_view word, const WordKey<16>& key) { return ask(word, key); });
   }
 
   /// Asks memory for the set of a word below 16 bytes; where it begins.
-  const void* ask(const WordKey<16>& key) const {
+  const void* ask(std::string_view word, const WordKey<16>& key) const {
+    if (word.size() >= 16 && word.size() < 32) {
+      return medium_.ask(typename MediumCache::Key(word.data(), word.size()).hash());
+    }
     return key.is_ascii() ? ascii_.ask(key.hash()) : wide_.ask(key.hash());
   }
 

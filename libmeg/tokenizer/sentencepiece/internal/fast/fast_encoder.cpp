@@ -67,14 +67,14 @@ class FastEncoder : public TokenEncoder {
  private:
   using WordScan = tokenizer::fast::WordScan;
   // Words below 16 bytes: those of ASCII, most of which give one id or two, and the others, with
-  // room for more. Words below 32 bytes.
+  // room for more. Words below 32 bytes, with room for 15 or 23.
   using AsciiCache = tokenizer::fast::WordCache<Id, 16, 32, size_t{1} << 18>;
   using WideCache = tokenizer::fast::WordCache<Id, 16, 64, size_t{1} << 17>;
-  using MediumCache = tokenizer::fast::WordCache<Id, 32, 64, size_t{1} << 16>;
+  using MediumCache = tokenizer::fast::WordCache<Id, 32, 32 * sizeof(Id), size_t{1} << 16>;
   using ShortKey = tokenizer::fast::WordKey<16>;
 
   static constexpr size_t kMaxCachedBytes = 256;
-  static constexpr size_t kCopyRoom = MediumCache::kMaxIds;
+  static constexpr size_t kCopyRoom = std::max(WideCache::kMaxIds, MediumCache::kMaxIds);
 
   /// Words whose cache entries are prefetched together, so that the waits for memory overlap.
   static constexpr size_t kBatch = 256;
@@ -100,7 +100,10 @@ class FastEncoder : public TokenEncoder {
   }
 
   [[gnu::noinline]] void ask_batch(const char* base, const uint32_t* starts, size_t count) {
-    const auto ask = [this](const ShortKey& key) {
+    const auto ask = [this](std::string_view word, const ShortKey& key) {
+      if (word.size() >= 16 && word.size() < 32) {
+        return medium_.ask(typename MediumCache::Key(word.data(), word.size()).hash());
+      }
       return key.is_ascii() ? ascii_.ask(key.hash()) : wide_.ask(key.hash());
     };
     tokenizer::fast::ask_all_words(ask_words_, base, starts, count, ascii_table_, wide_table_,
