@@ -3,8 +3,8 @@
 
 encode_bench.py [--quick] [--runs N] [--corpus KIND ...] [--model TYPE=FILE ... | --vocabulary NAME ...]
 
-Makes the corpora (300 MB each; --quick: 30 MB) with make_corpus.py of the shared folder. Without
---model: a BPE, a Unigram and a WordPiece model, which are trained here, once, on the first corpus, and
+Makes the corpora (300 MB each; --quick: 30 MB) with make_corpus.py of the shared folder and with
+language_corpus.py. Without --model: a BPE, a Unigram and a WordPiece model, which are trained here, once, on the first corpus, and
 the first two as tokenizer.json in the forms of Llama 2 and XLM-RoBERTa. --vocabulary: the
 tokenizer.json of tokenizer_peers.py. Compares all ids,
 then times fresh processes interleaved: every figure is a median, word caches are cold, imports and
@@ -23,6 +23,7 @@ import tempfile
 import numpy
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from language_corpus import LANGUAGES
 from preprocess_bench import KINDS, ROOT, corpus
 
 from tokenizer_peers import PACKAGES, VOCABULARIES, encoder, vocabulary_model
@@ -43,7 +44,8 @@ def parse_arguments():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="30 MB a corpus")
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--corpus", nargs="+", choices=KINDS, default=["english", "multilingual"])
+    parser.add_argument("--corpus", nargs="+", choices=[*KINDS, *LANGUAGES],
+                        default=["english", "multilingual"])
     parser.add_argument("--model", nargs="+", metavar="TYPE=FILE")
     parser.add_argument("--vocabulary", nargs="+", choices=[*VOCABULARIES, *PACKAGES])
     parser.add_argument("--corpus-dir", default=os.path.join(cache, "bench"))

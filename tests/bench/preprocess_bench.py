@@ -5,9 +5,9 @@ preprocess_bench.py [--quick] [--memory] [--runs N] [--corpus KIND ...] [--corpu
 preprocess_bench.py --vocabulary NAME ... [--peers NAME ...] [as above]
 preprocess_bench.py --megatron CHECKOUT [as above]
 
-Makes the corpora (300 MB each; --quick: 30 MB) with make_corpus.py of the shared folder, compares
-the outputs byte for byte, then times fresh processes interleaved: every figure is a median, word caches
-are cold. Prints a Markdown table. --memory instead measures peak memory on an input of 2 GB.
+Makes the corpora (300 MB each; --quick: 30 MB) with make_corpus.py of the shared folder and with
+language_corpus.py, compares the outputs byte for byte, then times fresh processes interleaved: every
+figure is a median, word caches are cold. Prints a Markdown table. --memory instead measures peak memory on an input of 2 GB.
 "encode + write" leaves out what comes before the first byte is read: the peer's imports and the
 opening of the tokenizer, on both sides as the program itself prints it. Without --vocabulary:
 GPT-2's, beside gigatoken. With it: those of tokenizer_peers.py, beside its peers; CPU seconds, which other work on the machine changes less, are printed too.
@@ -27,6 +27,7 @@ import sys
 import tempfile
 import time
 
+from language_corpus import LANGUAGES, make_language_corpus
 from tokenizer_peers import PACKAGES, VOCABULARIES, vocabulary_model
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -48,7 +49,7 @@ def parse_arguments():
     parser.add_argument("--memory", action="store_true", help="peak memory on 2 GB")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--corpus", nargs="+", choices=KINDS, default=KINDS)
+    parser.add_argument("--corpus", nargs="+", choices=[*KINDS, *LANGUAGES], default=KINDS)
     parser.add_argument("--corpus-dir", default=os.path.join(cache, "bench"))
     parser.add_argument("--shared", default=os.environ.get("MEG_SHARED")
                         or os.path.join(ROOT, "..", "shared"))
@@ -60,6 +61,9 @@ def parse_arguments():
 
 def make_corpus(shared, kind, megabytes, path):
     """By the shared folder's script; "cjk" are the documents of "multilingual" that are mostly that."""
+    if kind in LANGUAGES:
+        make_language_corpus(kind, megabytes, path)
+        return
     sys.path.insert(0, os.path.join(shared, "bench"))
     import make_corpus as maker
     books = maker.books
