@@ -4,11 +4,10 @@
 #include <array>
 #include <cstring>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 #include "libmeg/tokenizer/bpe/internal/fast/ask_words.h"
-#include "libmeg/tokenizer/bpe/internal/fast/word_cache.h"
+#include "libmeg/tokenizer/bpe/internal/fast/word_caches.h"
 #include "libmeg/tokenizer/bpe/internal/fast/word_merger.h"
 #include "libmeg/tokenizer/bpe/internal/fast/word_scan.h"
 #include "libmeg/tokenizer/bpe/internal/fast/word_split.h"
@@ -63,14 +62,10 @@ class FastEncoder : public TokenEncoder {
   }
 
  private:
-  // Words below 16 bytes: those of ASCII, most of which give one id or two, and the others, with
-  // room for more. Words below 32 bytes, with room for 15 or 23.
-  using AsciiCache = WordCache<Id, 16, 32, size_t{1} << 18>;
-  using WideCache = WordCache<Id, 16, 64, size_t{1} << 18>;
-  using MediumCache = WordCache<Id, 32, 32 * sizeof(Id), size_t{1} << 16>;
+  using Caches = WordCaches<Id>;
 
-  static constexpr size_t kMaxCachedBytes = LongWordCache<Id>::kStoreBytes / 8;
-  static constexpr size_t kCopyRoom = std::max(WideCache::kMaxIds, MediumCache::kMaxIds);
+  static constexpr size_t kMaxCachedBytes = Caches::Long::kStoreBytes / 8;
+  static constexpr size_t kCopyRoom = Caches::kMaxIds;
 
   /// Words whose cache entries are prefetched together, so that the waits for memory overlap.
   static constexpr size_t kBatch = 256;
@@ -84,11 +79,11 @@ class FastEncoder : public TokenEncoder {
     ask_batch(base, starts, count);
     for (size_t i = 0; i < count; ++i) {
       // Of either kind of cache, as they begin alike.
-      const auto& entry = *static_cast<const typename AsciiCache::Entry*>(places_[i]);
+      const auto& entry = *static_cast<const typename Caches::Ascii::Entry*>(places_[i]);
       const bool is_known = entry.key == keys_[i];
       if (is_known && entry.has_ids()) {
         out = copy_ids(entry, out);
-      } else if (const auto& wide = reinterpret_cast<const typename WideCache::Entry&>(entry);
+      } else if (const auto& wide = reinterpret_cast<const typename Caches::Wide::Entry&>(entry);
                  is_known && !entry.key.is_ascii() && wide.has_ids()) {
         out = copy_ids(wide, out);
       } else {
@@ -98,29 +93,21 @@ class FastEncoder : public TokenEncoder {
     return out;
   }
 
-  /// Asks memory for the sets of those below 16 bytes.
+  /// Asks memory for the sets of those that have one.
   [[gnu::noinline]] void ask_batch(const char* base, const uint32_t* starts, size_t count) {
+    const auto ask = [this](std::string_view word, const WordKey<16>& key) {
+      return caches_.ask(word, key);
+    };
     ask_all_words(ask_words_, base, starts, count, ascii_table_, wide_table_, keys_.data(),
-                  places_.data(),
-                  [this](std::string_view word, const WordKey<16>& key) { return ask(word, key); });
-  }
-
-  /// Asks memory for the set of a word below 16 bytes; where it begins.
-  const void* ask(std::string_view word, const WordKey<16>& key) const {
-    if (word.size() >= 16 && word.size() < 32) {
-      return medium_.ask(typename MediumCache::Key(word.data(), word.size()).hash());
-    }
-    return key.is_ascii() ? ascii_.ask(key.hash()) : wide_.ask(key.hash());
+                  places_.data(), ask);
   }
 
   // Each of these writes the word's ids to out, and perhaps up to kCopyRoom further ones, and
   // returns where the next go.
 
   [[gnu::noinline]] Id* encode_word(std::string_view word, Id* out) {
-    if (word.size() >= 32) return encode_in_parts(word, out);
-    if (word.size() >= 16) return encode_with(medium_, word, out);
-    const WordKey<16> key(word.data(), word.size());
-    return key.is_ascii() ? encode_with(ascii_, word, out) : encode_with(wide_, word, out);
+    if (word.size() >= Caches::kMediumBytes) return encode_in_parts(word, out);
+    return caches_.use_first(word, [&](auto& cache) { return encode_with(cache, word, out); });
   }
 
   /// A long word is rarely one that a cache knows, its parts are.
@@ -135,7 +122,7 @@ class FastEncoder : public TokenEncoder {
   }
 
   Id* encode_part(std::string_view part, Id* out) {
-    return part.size() >= 32 ? encode_long(part, out) : encode_word(part, out);
+    return part.size() >= Caches::kMediumBytes ? encode_long(part, out) : encode_word(part, out);
   }
 
   template <class Cache>
@@ -145,10 +132,14 @@ class FastEncoder : public TokenEncoder {
     const typename Cache::Entry* entry = cache.find(key, hash);
     if (entry == nullptr) return encode_new(cache, word, out);
     if (entry->has_ids()) return copy_ids(*entry, out);
-    if (!entry->is_awaited()) return encode_elsewhere(cache, word, out);
+    if (!entry->is_awaited()) return encode_with(caches_.after(cache), word, out);
     const size_t number = entry->awaited();
     const bool is_new = number < new_words_.size() && new_words_[number].text == word;
     return is_new ? leave_gap(number, out) : encode_new(cache, word, out);
+  }
+
+  Id* encode_with(typename Caches::Long&, std::string_view word, Id* out) {
+    return encode_long(word, out);
   }
 
   // Words of no cache are merged many at a time, as merging one alone is mostly waiting for memory.
@@ -171,16 +162,14 @@ class FastEncoder : public TokenEncoder {
   template <class Cache>
   Id* encode_new(Cache& cache, std::string_view word, Id* out) {
     const std::optional<int32_t> id = table_.unmerged_word(word);
-    if (id) return learned(cache, word, out, put_id(*id, out));
-    if constexpr (std::is_same_v<Cache, MediumCache>) {
-      if (joints_.next_cut(word, 0) < word.size()) {
-        Id* const begin = fill_gaps(out);
-        return learned(cache, word, begin, fill_gaps(encode_in_parts(word, begin)));
-      }
+    if (id) return learned(word, out, put_id(*id, out));
+    if (word.size() >= Caches::kShortBytes && joints_.next_cut(word, 0) < word.size()) {
+      Id* const begin = fill_gaps(out);
+      return learned(word, begin, fill_gaps(encode_in_parts(word, begin)));
     }
     if (model_.merges_characters()) {
       model_.start_pieces(word, start_pieces_);
-      if (start_pieces_.empty()) return learned(cache, word, out, out);
+      if (start_pieces_.empty()) return learned(word, out, out);
       short_words_.emplace_back(start_pieces_, table_);
     } else {
       short_words_.emplace_back(word, table_);
@@ -191,10 +180,9 @@ class FastEncoder : public TokenEncoder {
     return leave_gap(new_words_.size() - 1, out);
   }
 
-  /// Learns a word's ids, from begin to end. Returns end.
-  template <class Cache>
-  Id* learned(Cache& cache, std::string_view word, Id* begin, Id* end) {
-    learn(cache, word, {begin, end});
+  /// Remembers a word's ids, from begin to end. Returns end.
+  Id* learned(std::string_view word, Id* begin, Id* end) {
+    caches_.learn(word, {begin, end});
     return end;
   }
 
@@ -215,7 +203,7 @@ class FastEncoder : public TokenEncoder {
       short_words_[i].for_each([&](uint32_t piece) {
         word.ids[word.count++] = static_cast<Id>(table_.token_id(piece));
       });
-      learn(word.text, {word.ids.data(), word.count});
+      caches_.learn(word.text, {word.ids.data(), word.count});
     }
     Id* out = gaps_.front().begin;
     for (size_t i = 0; i < gaps_.size(); ++i) {
@@ -235,19 +223,6 @@ class FastEncoder : public TokenEncoder {
     short_words_.clear();
   }
 
-  void learn(std::string_view word, std::span<const Id> ids) {
-    if (word.size() >= 16) return learn(medium_, word, ids);
-    const WordKey<16> key(word.data(), word.size());
-    if (key.is_ascii()) return learn(ascii_, word, ids);
-    learn(wide_, word, ids);
-  }
-
-  template <class Cache>
-  void learn(Cache& cache, std::string_view word, std::span<const Id> ids) {
-    const typename Cache::Key key(word.data(), word.size());
-    if (!cache.insert(key, key.hash(), ids)) learn_elsewhere(cache, word, ids);
-  }
-
   template <class Entry>
   static Id* copy_ids(const Entry& entry, Id* out) {
     Id* const end = out + entry.count;
@@ -255,31 +230,14 @@ class FastEncoder : public TokenEncoder {
     return end;
   }
 
-  // Words of too many ids for an entry of their cache.
-
-  template <class Cache>
-  Id* encode_elsewhere(const Cache&, std::string_view word, Id* out) {
-    if constexpr (std::is_same_v<Cache, AsciiCache>) return encode_with(wide_, word, out);
-    return encode_long(word, out);
-  }
-
-  template <class Cache>
-  void learn_elsewhere(const Cache&, std::string_view word, std::span<const Id> ids) {
-    if constexpr (std::is_same_v<Cache, AsciiCache>) {
-      const WordKey<16> key(word.data(), word.size());
-      if (wide_.insert(key, key.hash(), ids)) return;
-    }
-    long_.insert(word, hash_word(word), ids);
-  }
-
   Id* encode_long(std::string_view word, Id* out) {
     // One such word must not take the place of thousands.
     if (word.size() > kMaxCachedBytes) return merge(word, out);
     const uint64_t hash = hash_word(word);
-    const std::span<const Id> known = long_.find(word, hash);
+    const std::span<const Id> known = caches_.longest().find(word, hash);
     if (!known.empty()) return std::copy(known.begin(), known.end(), out);
     Id* const end = merge(word, out);
-    long_.insert(word, hash, {out, end});
+    caches_.longest().insert(word, hash, {out, end});
     return end;
   }
 
@@ -315,12 +273,9 @@ class FastEncoder : public TokenEncoder {
   WordScanner scan_;
   const WordSplit* split_;
   AskWords ask_words_;
-  AsciiCache ascii_;
-  WideCache wide_;
-  MediumCache medium_;
-  const SetTable ascii_table_ = ascii_.set_table();
-  const SetTable wide_table_ = wide_.set_table();
-  LongWordCache<Id> long_;
+  Caches caches_;
+  const SetTable ascii_table_ = caches_.ascii_table();
+  const SetTable wide_table_ = caches_.wide_table();
   std::array<uint32_t, kScanRoom> starts_;
   std::array<WordKey<16>, kBatch> keys_;
   std::array<const void*, kBatch> places_;  // where the words of keys_ are looked for first

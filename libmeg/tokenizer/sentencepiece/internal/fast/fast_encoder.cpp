@@ -4,13 +4,12 @@
 #include <array>
 #include <cstring>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "libmeg/base/cpu.h"
 #include "libmeg/tokenizer/bpe/internal/fast/ask_words.h"
-#include "libmeg/tokenizer/bpe/internal/fast/word_cache.h"
+#include "libmeg/tokenizer/bpe/internal/fast/word_caches.h"
 #include "libmeg/tokenizer/sentencepiece/internal/fast/bpe.h"
 #include "libmeg/tokenizer/sentencepiece/internal/fast/space_form.h"
 #include "libmeg/tokenizer/sentencepiece/internal/fast/text_normalizer.h"
@@ -66,15 +65,11 @@ class FastEncoder : public TokenEncoder {
 
  private:
   using WordScan = tokenizer::fast::WordScan;
-  // Words below 16 bytes: those of ASCII, most of which give one id or two, and the others, with
-  // room for more. Words below 32 bytes, with room for 15 or 23.
-  using AsciiCache = tokenizer::fast::WordCache<Id, 16, 32, size_t{1} << 18>;
-  using WideCache = tokenizer::fast::WordCache<Id, 16, 64, size_t{1} << 17>;
-  using MediumCache = tokenizer::fast::WordCache<Id, 32, 32 * sizeof(Id), size_t{1} << 16>;
+  using Caches = tokenizer::fast::WordCaches<Id>;
   using ShortKey = tokenizer::fast::WordKey<16>;
 
   static constexpr size_t kMaxCachedBytes = 256;
-  static constexpr size_t kCopyRoom = std::max(WideCache::kMaxIds, MediumCache::kMaxIds);
+  static constexpr size_t kCopyRoom = Caches::kMaxIds;
 
   /// Words whose cache entries are prefetched together, so that the waits for memory overlap.
   static constexpr size_t kBatch = 256;
@@ -86,11 +81,11 @@ class FastEncoder : public TokenEncoder {
     for (size_t i = 0; i < count; ++i) {
       // Only the likelier place of the set is looked at here, which the prefetch has brought;
       // everything else is encode_word()'s. Entries of both kinds begin alike.
-      const auto& entry = *static_cast<const typename AsciiCache::Entry*>(places_[i]);
+      const auto& entry = *static_cast<const typename Caches::Ascii::Entry*>(places_[i]);
       const bool is_known = entry.key == keys_[i] && segmenter_.may_pass(writer.end());
       if (is_known && entry.has_ids()) {
         put(entry.ids.data(), entry.count, entry.ids.size(), writer);
-      } else if (const auto& wide = reinterpret_cast<const typename WideCache::Entry&>(entry);
+      } else if (const auto& wide = reinterpret_cast<const typename Caches::Wide::Entry&>(entry);
                  is_known && !entry.key.is_ascii() && wide.has_ids()) {
         put(wide.ids.data(), wide.count, wide.ids.size(), writer);
       } else {
@@ -101,10 +96,7 @@ class FastEncoder : public TokenEncoder {
 
   [[gnu::noinline]] void ask_batch(const char* base, const uint32_t* starts, size_t count) {
     const auto ask = [this](std::string_view word, const ShortKey& key) {
-      if (word.size() >= 16 && word.size() < 32) {
-        return medium_.ask(typename MediumCache::Key(word.data(), word.size()).hash());
-      }
-      return key.is_ascii() ? ascii_.ask(key.hash()) : wide_.ask(key.hash());
+      return caches_.ask(word, key);
     };
     tokenizer::fast::ask_all_words(ask_words_, base, starts, count, ascii_table_, wide_table_,
                                    keys_.data(), places_.data(), ask);
@@ -119,14 +111,8 @@ class FastEncoder : public TokenEncoder {
   }
 
   [[gnu::noinline]] void encode_word(std::string_view word, IdWriter<Id>& writer) {
-    if (word.size() < 16) {
-      const ShortKey key(word.data(), word.size());
-      key.is_ascii() ? encode_with(ascii_, word, writer) : encode_with(wide_, word, writer);
-    } else if (word.size() < 32) {
-      encode_with(medium_, word, writer);
-    } else {
-      encode_in_parts(word, writer);
-    }
+    if (word.size() >= Caches::kMediumBytes) return encode_in_parts(word, writer);
+    caches_.use_first(word, [&](auto& cache) { encode_with(cache, word, writer); });
   }
 
   /// A long word is rarely one that a cache knows, its parts are.
@@ -134,7 +120,8 @@ class FastEncoder : public TokenEncoder {
     for (size_t begin = 0; begin < word.size();) {
       const size_t end = split_.joints().next_cut(word, begin);
       const std::string_view part = word.substr(begin, end - begin);
-      part.size() < 32 ? encode_word(part, writer) : encode_long(part, writer);
+      const bool is_long = part.size() >= Caches::kMediumBytes;
+      is_long ? encode_long(part, writer) : encode_word(part, writer);
       begin = end;
     }
   }
@@ -147,34 +134,23 @@ class FastEncoder : public TokenEncoder {
     const typename Cache::Key key(word.data(), word.size());
     const uint64_t hash = key.hash();
     const typename Cache::Entry* const entry = cache.find(key, hash);
-    if (entry != nullptr && !entry->has_ids()) return encode_elsewhere(cache, word, writer);
+    if (entry != nullptr && !entry->has_ids()) {
+      return encode_with(caches_.after(cache), word, writer);
+    }
     if (entry != nullptr && segmenter_.may_pass(writer.end())) {
       return put(entry->ids.data(), entry->count, entry->ids.size(), writer);
     }
     const std::span<const Id> ids = segment(word, writer);
     if (entry != nullptr) return;
-    if (!is_fixed(word)) {
+    if (is_fixed(word)) {
+      caches_.learn(word, ids);
+    } else {
       cache.insert_without_ids(key, hash);
-    } else if (!cache.insert(key, hash, ids)) {
-      learn_elsewhere(cache, word, ids);
     }
   }
 
-  // Words of too many ids for an entry of their cache.
-
-  template <class Cache>
-  void encode_elsewhere(const Cache&, std::string_view word, IdWriter<Id>& writer) {
-    if constexpr (std::is_same_v<Cache, AsciiCache>) return encode_with(wide_, word, writer);
+  void encode_with(typename Caches::Long&, std::string_view word, IdWriter<Id>& writer) {
     encode_long(word, writer);
-  }
-
-  template <class Cache>
-  void learn_elsewhere(const Cache&, std::string_view word, std::span<const Id> ids) {
-    if constexpr (std::is_same_v<Cache, AsciiCache>) {
-      const ShortKey key(word.data(), word.size());
-      if (wide_.insert(key, key.hash(), ids)) return;
-    }
-    long_.insert(word, tokenizer::fast::hash_word(word), ids);
   }
 
   void encode_long(std::string_view word, IdWriter<Id>& writer) {
@@ -182,11 +158,11 @@ class FastEncoder : public TokenEncoder {
     const bool may_be_known = word.size() <= kMaxCachedBytes && segmenter_.may_pass(writer.end());
     const uint64_t hash = may_be_known ? tokenizer::fast::hash_word(word) : 0;
     if (may_be_known) {
-      const std::span<const Id> known = long_.find(word, hash);
+      const std::span<const Id> known = caches_.longest().find(word, hash);
       if (!known.empty()) return put(known.data(), known.size(), known.size(), writer);
     }
     const std::span<const Id> ids = segment(word, writer);
-    if (may_be_known && is_fixed(word)) long_.insert(word, hash, ids);
+    if (may_be_known && is_fixed(word)) caches_.longest().insert(word, hash, ids);
   }
 
   /// Writes the word's ids and returns them.
@@ -218,12 +194,9 @@ class FastEncoder : public TokenEncoder {
   const tokenizer::fast::AskWords ask_words_;
   TextNormalizer normalizer_;
   Segmenter segmenter_;
-  AsciiCache ascii_;
-  WideCache wide_;
-  MediumCache medium_;
-  tokenizer::fast::LongWordCache<Id> long_;
-  const tokenizer::fast::SetTable ascii_table_ = ascii_.set_table();
-  const tokenizer::fast::SetTable wide_table_ = wide_.set_table();
+  Caches caches_;
+  const tokenizer::fast::SetTable ascii_table_ = caches_.ascii_table();
+  const tokenizer::fast::SetTable wide_table_ = caches_.wide_table();
   std::array<uint32_t, tokenizer::fast::kScanRoom> starts_;
   std::array<ShortKey, kBatch> keys_;
   std::array<const void*, kBatch> places_;  // where the words of keys_ are looked for first
