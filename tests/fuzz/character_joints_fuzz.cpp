@@ -1,5 +1,5 @@
-// Any small vocabulary and any text of Chinese, Japanese, Korean and other characters: words that
-// are cut between characters before they are merged have the ids that the reference gives the
+// Any small vocabulary and any text of Chinese, Japanese, Korean, Thai and other characters: words
+// that are cut between characters before they are merged have the ids that the reference gives the
 // whole. The first byte of the input is the number of tokens, of which each takes three bytes; the
 // others choose the text's characters.
 
@@ -23,7 +23,7 @@ namespace {
 /// Characters that share bytes, and some that no cut is made beside.
 constexpr std::string_view kCharacters[] = {
     "\u4e00", "\u4e2d", "\u6587", "\u3042", "\u30fc", "\ud55c", "\u3000", "\uffe5",
-    "\u0e01", "\u00e9", "a",      "b",      " ",      "\n",     "1",      "\U00020000"};
+    "\u0e01", "\u0e02", "\u00e9", "a",      " ",      "\n",     "1",      "\U00020000"};
 
 std::string_view character(uint8_t choice) { return kCharacters[choice % std::size(kCharacters)]; }
 

@@ -16,6 +16,9 @@ namespace meg::tokenizer::fast {
 /// make tokens, so none ever crosses such a border, and each side is merged as if it were alone.
 /// Chinese, Japanese, Thai and others are written without spaces, so that their words are long and
 /// mostly new, while their parts are a few characters that a cache knows.
+///
+/// Scanners cut all words of characters from U+3000 on; other words are cut by the encoder, and
+/// only if they are long or new, as a script with spaces has short words that a cache knows whole.
 /// Immutable; shared between threads.
 class CharacterJoints {
  public:

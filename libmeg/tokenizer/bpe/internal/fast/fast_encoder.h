@@ -9,7 +9,7 @@
 
 namespace meg::tokenizer::fast {
 
-/// Encoder of BPE: a pretokenizer (word_scan.h), bounded caches of word -> ids (word_cache.h) and,
+/// Encoder of BPE: a pretokenizer (word_scan.h), bounded caches of word -> ids (word_caches.h) and,
 /// for words that are in none, merging (word_merger.h).
 /// dtype: kUint16 (where every id fits) or kInt32. set: that words are looked up with. split: what
 /// split_scanner() needs. model, its table and split must outlive the encoder.

@@ -20,7 +20,7 @@ enum class SpaceMark {
 
 /// Finds places where texts without a pretokenizer can be cut into words that are encoded
 /// independently: between two characters that no piece contains side by side. Looks at space marks,
-/// at ASCII characters that are not letters, and at what CharacterJoints looks at (Chinese,
+/// at ASCII characters that are not letters, and at three-byte characters from U+3000 on (Chinese,
 /// Japanese, Korean). Immutable; shared between threads.
 class WordSplit {
  public:
