@@ -103,6 +103,28 @@ TEST_P(Gpt2BpeTokenizer, EncodesWordsOfEveryLengthAgainAsBefore) {
   }
 }
 
+TEST_P(Gpt2BpeTokenizer, DoesNotTakeBytesOfAWordForItsLength) {
+  // A control character where the key of a short word has its length, after others of one word.
+  const auto tokenizer = open({"!!"}, "! !\n");
+  for (int control = 1; control < 32; ++control) {
+    if (control >= '\t' && control <= '\r') continue;  // whitespace
+    for (size_t before = 13; before < 17; ++before) {
+      const std::string word = std::string(before, '!') + static_cast<char>(control);
+      Ids expected(before / 2, 256);
+      if (before % 2 == 1) expected.push_back('!');
+      expected.push_back(control);
+      const Ids once = expected;
+      for (int i = 0; i < 2; ++i) {
+        expected.push_back(' ');
+        expected.push_back('\n');
+        expected.insert(expected.end(), once.begin(), once.end());
+      }
+      EXPECT_EQ(encoded(*tokenizer, word + " \n" + word + " \n" + word), expected)
+          << control << " after " << before;
+    }
+  }
+}
+
 TEST_P(Gpt2BpeTokenizer, EncoderAppendsInEitherDtype) {
   const auto tokenizer = open({"ab"}, "a b\n");
   for (const DType dtype : {DType::kUint16, DType::kInt32}) {

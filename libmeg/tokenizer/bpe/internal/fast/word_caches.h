@@ -54,11 +54,14 @@ class WordCaches {
     use_first(word, [&](auto& cache) { learn_in(cache, word, ids); });
   }
 
-  /// Asks memory for the set of a word below kMediumBytes. Returns where it begins; for a longer
-  /// word, of which `key` has nothing but that it is one, where any set does.
+  /// Asks memory for the set of a word below kMediumBytes. Returns where it begins, for a word
+  /// below kShortBytes; for a longer one, a set that has no entry with `key`: entries of other
+  /// caches have other keys, of which a part may look like it.
   const void* ask(std::string_view word, const WordKey<16>& key) const {
-    if (word.size() >= kShortBytes && word.size() < kMediumBytes) {
-      return medium_.ask(typename Medium::Key(word.data(), word.size()).hash());
+    if (word.size() >= kShortBytes) {
+      const bool is_medium = word.size() < kMediumBytes;
+      if (is_medium) medium_.ask(typename Medium::Key(word.data(), word.size()).hash());
+      return ascii_.first_place(0);
     }
     return key.is_ascii() ? ascii_.ask(key.hash()) : wide_.ask(key.hash());
   }
