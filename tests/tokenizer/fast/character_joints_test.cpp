@@ -183,9 +183,13 @@ TEST(CharacterJoints, KeepTokensThatMergingNeverGivesFromBeingParts) {
   EXPECT_EQ(cuts_with({pair}, two + pair + other), Borders{6}) << "no merges lead to the pair";
   EXPECT_EQ(cuts_with({pair}, two + pair + other + other), (Borders{6, 18}));
   EXPECT_EQ(cuts_with({pair}, two + "\u4e2d\u4e00"), (Borders{6, 9, 12}));
-  EXPECT_EQ(cuts_with({"\u4e00"}, two), Borders()) << "it may be any part";
-  EXPECT_EQ(cuts_with({pair + "a" + other}, two), Borders()) << "it may be the end of a word";
-  EXPECT_EQ(cuts_with({other + "a" + pair}, two), Borders()) << "it may be the beginning";
+  EXPECT_EQ(cuts_with({"\u4e00"}, two + "\u4e00" + other + other), (Borders{6, 15}))
+      << "the character is no part";
+  const std::string end = "\u4e2d";
+  EXPECT_EQ(cuts_with({pair + "a" + end}, two + end + other + other), (Borders{6, 15}))
+      << "it is the end of a word";
+  EXPECT_EQ(cuts_with({end + "a" + pair}, two + end + other + other), (Borders{6, 15}))
+      << "it is the beginning of one";
   EXPECT_EQ(cuts_with({"a" + pair}, two + pair + other), Borders{6});
   EXPECT_EQ(cuts_with({"\xE4\xB8", "\u4e00", "\xE4\xB8\xAD", pair}, two + pair + other),
             (Borders{6, 9, 15}));

@@ -83,17 +83,24 @@ CharacterJoints::CharacterJoints(std::span<const std::string_view> tokens) {
 CharacterJoints::CharacterJoints(const BpeModel& model, const MergedSize& merged_size) {
   if (model.merges_characters()) return;
   std::vector<Joint> joints;
-  std::vector<uint64_t> pairs_alone;
+  std::vector<uint64_t> alone;
   for (const std::string_view token : model.token_texts()) {
     add_joints(token, joints);
     const bool has_lead = std::any_of(token.begin(), token.end(), is_lead);
     // A token that merging gives as well crosses no border that is cut. Others are found only as
     // whole words.
     if (!has_lead || !model.whole_word(token) || merged_size(token) == 1) continue;
-    if (!add_word_alone(token, pairs_alone)) return;
+    add_word_alone(token, alone);
   }
-  words_alone_ = Filter(pairs_alone);
+  words_alone_ = Filter(alone);
   keep(std::move(joints));
+  for (const uint64_t key : alone) {
+    for (uint64_t left = key; left != 0; left >>= 8 * kCharacterBytes) {
+      Sides& sides = sides_[character_number(left)];
+      sides.ends |= kAlone;
+      sides.begins |= kAlone;
+    }
+  }
 }
 
 void CharacterJoints::keep(std::vector<Joint> joints) {
@@ -113,23 +120,25 @@ CharacterJoints::Filter CharacterJoints::filter_of(std::span<const Joint> joints
   return Filter(keys);
 }
 
-/// Adds the pairs of a token that must not become a part of a word. False if the token could be a
-/// part with no pair at one of its ends, which then does not keep words from being cut there.
-bool CharacterJoints::add_word_alone(std::string_view token, std::vector<uint64_t>& pairs) {
-  const auto is_pair = [token](size_t at) {
-    return at + 2 * kCharacterBytes <= token.size() && is_lead(token[at]) &&
-           is_lead(token[at + kCharacterBytes]);
+/// Adds what keeps a token from being a part of a word: its pairs, and a character at one of its
+/// ends that is in none.
+void CharacterJoints::add_word_alone(std::string_view token, std::vector<uint64_t>& keys) {
+  const auto is_character = [token](size_t at) {
+    return at + kCharacterBytes <= token.size() && is_lead(token[at]);
   };
-  const auto ends_with = [token](size_t characters) {
-    const size_t bytes = characters * kCharacterBytes;
-    return token.size() >= bytes && is_lead(token[token.size() - bytes]);
-  };
-  if (is_lead(token.front()) && !is_pair(0)) return false;
-  if (ends_with(1) && !ends_with(2)) return false;
   for (size_t at = 0; at < token.size(); ++at) {
-    if (is_pair(at)) pairs.push_back(number_of(token.substr(at, 2 * kCharacterBytes)));
+    const bool is_pair = is_character(at) && is_character(at + kCharacterBytes);
+    if (is_pair) keys.push_back(number_of(token.substr(at, 2 * kCharacterBytes)));
   }
-  return true;
+  const auto add_end = [&](size_t at, bool is_in_pair) {
+    if (!is_in_pair) keys.push_back(number_of(token.substr(at, kCharacterBytes)));
+  };
+  if (is_character(0)) add_end(0, is_character(kCharacterBytes));
+  if (token.size() < kCharacterBytes) return;
+  const size_t last = token.size() - kCharacterBytes;
+  if (is_character(last)) {
+    add_end(last, last >= kCharacterBytes && is_character(last - kCharacterBytes));
+  }
 }
 
 void CharacterJoints::add_joints(std::string_view token, std::vector<Joint>& joints) {
@@ -175,36 +184,36 @@ std::vector<CharacterJoints::Sides> CharacterJoints::sides_of(std::span<const Jo
   return sides;
 }
 
-/// Whether a token has both characters, or one of them and a part of the other, or parts of both.
-/// around: the six bytes around their border, and two more that do not count.
-bool CharacterJoints::is_joined(uint64_t around) const {
+/// Whether the border at text[at] is beside a pair or a character that keeps it from being cut, or
+/// may be.
+bool CharacterJoints::is_beside_word_alone(const char* text, size_t at) const {
+  constexpr size_t kPairBytes = 2 * kCharacterBytes;
+  const auto has = [this](const char* bytes, size_t count) {
+    return words_alone_.has(load(bytes) & bytes_mask(count));
+  };
+  const char* const border = text + at;
+  // What comes before `text` is not looked at.
+  return at < kPairBytes || has(border - kPairBytes, kPairBytes) || has(border, kPairBytes) ||
+         has(border - kCharacterBytes, kCharacterBytes) || has(border, kCharacterBytes);
+}
+
+/// Whether no token has both characters, or one of them and a part of the other, or parts of both,
+/// and neither side can become a word of words_alone_.
+/// at: 3 or more.
+bool CharacterJoints::may_cut(const char* text, size_t at) const {
+  // The six bytes around the border, and two more that do not count.
+  const uint64_t around = load(text + at - kCharacterBytes);
   const Sides left = sides_[character_number(around)];
   const Sides right = sides_[character_number(around >> (8 * kCharacterBytes))];
   bool joined = pairs_.has(around & bytes_mask(2 * kCharacterBytes));
-  for (uint32_t kinds = left.ends & right.begins; kinds != 0; kinds &= kinds - 1) {
+  for (uint32_t kinds = left.ends & right.begins & ~kAlone; kinds != 0; kinds &= kinds - 1) {
     const auto of = static_cast<size_t>(std::countr_zero(kinds));
     const size_t before = of / kCharacterBytes + 1;
     const size_t after = of % kCharacterBytes + 1;
     joined |= parts_.has(around >> (8 * (kCharacterBytes - before)) & bytes_mask(before + after));
   }
-  return joined;
-}
-
-/// Whether the border at text[at] is beside one of the pairs that keep it from being cut, or may
-/// be.
-bool CharacterJoints::is_beside_word_alone(const char* text, size_t at) const {
-  constexpr size_t kPairBytes = 2 * kCharacterBytes;
-  const auto has = [this](uint64_t bytes) {
-    return words_alone_.has(bytes & bytes_mask(kPairBytes));
-  };
-  // What comes before `text` is not looked at.
-  return at < kPairBytes || has(load(text + at - kPairBytes)) || has(load(text + at));
-}
-
-/// at: 3 or more.
-bool CharacterJoints::may_cut(const char* text, size_t at) const {
-  const bool is_free = !is_joined(load(text + at - kCharacterBytes));
-  return words_alone_.empty() ? is_free : is_free && !is_beside_word_alone(text, at);
+  if (((left.ends | right.begins) & kAlone) == 0) return !joined;
+  return !joined && !is_beside_word_alone(text, at);
 }
 
 void CharacterJoints::cut(const char* text, std::span<const uint64_t> borders,

@@ -75,18 +75,20 @@ class CharacterJoints {
     uint64_t key;          // these bytes, the first in the lowest bits
   };
 
-  /// Joints with a part of a character that a character may be at, a bit for each kind of joint.
+  /// Joints with a part of a character that a character may be at, a bit for each kind of joint,
+  /// and kAlone for characters of words_alone_.
   struct Sides {
     uint16_t ends;    // those that it may be before
     uint16_t begins;  // those that it may be after
   };
 
+  static constexpr uint16_t kAlone = 1U << 15;
+
   void keep(std::vector<Joint> joints);
   static void add_joints(std::string_view token, std::vector<Joint>& joints);
-  static bool add_word_alone(std::string_view token, std::vector<uint64_t>& pairs);
+  static void add_word_alone(std::string_view token, std::vector<uint64_t>& keys);
   static Filter filter_of(std::span<const Joint> joints);
   static std::vector<Sides> sides_of(std::span<const Joint> joints);
-  bool is_joined(uint64_t around) const;
   bool is_beside_word_alone(const char* text, size_t at) const;
   bool may_cut(const char* text, size_t at) const;
 
@@ -96,7 +98,8 @@ class CharacterJoints {
   std::vector<Sides> sides_;  // by character; mostly there is no kind that both sides have
 
   // Pairs of characters of tokens that merging would not produce, but that a word may be as a
-  // whole. Cutting could leave such a token as a part, so borders beside such a pair are not cut.
+  // whole, and characters at their ends. Cutting could leave such a token as a part, so borders
+  // beside these are not cut.
   Filter words_alone_;
 };
 
