@@ -4,11 +4,11 @@
 encode_bench.py [--quick] [--runs N] [--corpus KIND ...] [--model TYPE=FILE ... | --vocabulary NAME ...]
 
 Makes the corpora (300 MB each; --quick: 30 MB) with make_corpus.py of the shared folder and with
-language_corpus.py. Without --model: a BPE, a Unigram and a WordPiece model, which are trained here, once, on the first corpus, and
-the first two as tokenizer.json in the forms of Llama 2 and XLM-RoBERTa. --vocabulary: the
-tokenizer.json of tokenizer_peers.py. Compares all ids,
-then times fresh processes interleaved: every figure is a median, word caches are cold, imports and
-opening do not count. Reports CPU seconds, so that other work on the machine matters little.
+language_corpus.py. Without --model: a BPE, a Unigram and a WordPiece model, which are trained here,
+once, on the first corpus, and the first two as tokenizer.json in the forms of Llama 2 and
+XLM-RoBERTa. --vocabulary: the tokenizer.json of tokenizer_peers.py. Compares all ids, then times
+fresh processes interleaved: every figure is a median, word caches are cold, imports and opening do
+not count. Reports CPU seconds, so that other work on the machine matters little.
 Prints a Markdown table.
 """
 import argparse

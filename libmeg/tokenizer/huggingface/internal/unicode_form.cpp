@@ -70,12 +70,10 @@ class Form {
   }
 
  private:
-  explicit Form(utf8proc_option_t options) : Form(options, kinds_in(options)) {}
-
-  Form(utf8proc_option_t options, const std::vector<uint8_t>& kinds)
+  explicit Form(utf8proc_option_t options)
       : options_(options),
-        stable_([&kinds](char32_t c) { return kinds[c] == 0; }),
-        kept_([&kinds](char32_t c) { return (kinds[c] & kChanges) == 0; }) {}
+        kinds_(kinds_in(options)),
+        stable_([this](char32_t c) { return kinds_[c] == 0; }) {}
 
   template <bool composed, bool compatible>
   static const Form& of() {
@@ -85,6 +83,8 @@ class Form {
     return kForm;
   }
 
+  // Kinds of characters, combined with |. A mark alone stays where none before it has a higher
+  // class.
   static constexpr uint8_t kMark = 1;     // has a combining class
   static constexpr uint8_t kChanges = 2;  // or joins the character before it
 
@@ -129,7 +129,7 @@ class Form {
     while (at < text.size()) {
       const text::DecodedCodePoint next = text::decode_code_point(text.substr(at));
       if (stable_.has(next.code_point)) break;
-      if (!kept_.has(next.code_point)) return false;
+      if ((kinds_[next.code_point] & kChanges) != 0) return false;
       const int next_class = combining_class(next.code_point);
       if (next_class < last_class) return false;
       last_class = next_class;
@@ -155,8 +155,8 @@ class Form {
   }
 
   const utf8proc_option_t options_;
-  const CharacterSet stable_;  // stay as they are, and let what comes before them end a part
-  const CharacterSet kept_;    // those, and marks that stay where none before has a higher class
+  const std::vector<uint8_t> kinds_;  // by code point
+  const CharacterSet stable_;  // no kind: they stay as they are, and a part may end before them
   const CharacterScan scan_ = character_scan(best_instruction_set());
 };
 

@@ -112,17 +112,14 @@ class FastEncoder : public TokenEncoder {
 
   /// A long word is rarely one that a cache knows, its parts are.
   Id* encode_in_parts(std::string_view word, Id* out) {
-    size_t begin = 0;
-    size_t end = joints_.next_cut(word, begin);
-    for (; end < word.size(); end = joints_.next_cut(word, begin)) {
-      out = encode_part(word.substr(begin, end - begin), out);
+    for (size_t begin = 0; begin < word.size();) {
+      const size_t end = joints_.next_cut(word, begin);
+      const std::string_view part = word.substr(begin, end - begin);
+      const bool is_long = part.size() >= Caches::kMediumBytes;
+      out = is_long ? encode_long(part, out) : encode_word(part, out);
       begin = end;
     }
-    return encode_part(word.substr(begin), out);
-  }
-
-  Id* encode_part(std::string_view part, Id* out) {
-    return part.size() >= Caches::kMediumBytes ? encode_long(part, out) : encode_word(part, out);
+    return out;
   }
 
   template <class Cache>
