@@ -90,7 +90,14 @@ Status HuggingFaceEncoder::encode_metaspaced(std::string_view text, bool is_firs
   if (prepends && !spaced_.starts_with(metaspace.replacement)) {
     spaced_.insert(0, metaspace.replacement);
   }
-  return words_->encode(padded(spaced_), tokens);
+  return split_spaced(padded(spaced_), 0, tokens);
+}
+
+Status HuggingFaceEncoder::split_spaced(std::string_view text, size_t step, TokenBuffer& tokens) {
+  const std::vector<SplitStep>& steps = parts_.pre_tokenizer.spaced_steps;
+  if (step == steps.size()) return words_->encode(text, tokens);
+  return split_text(steps[step], text,
+                    [&](std::string_view part) { return split_spaced(part, step + 1, tokens); });
 }
 
 }  // namespace meg::tokenizer

@@ -40,6 +40,7 @@ class HuggingFaceEncoder : public TokenEncoder {
   Status encode_spaced(std::string_view text, TokenBuffer& tokens);
   /// is_first: whether the part begins where the text does, as it was before it was normalized.
   Status encode_metaspaced(std::string_view text, bool is_first, TokenBuffer& tokens);
+  Status split_spaced(std::string_view text, size_t step, TokenBuffer& tokens);
 
   const Parts parts_;
   const std::unique_ptr<TokenEncoder> words_;

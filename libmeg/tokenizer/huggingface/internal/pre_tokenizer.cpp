@@ -167,8 +167,8 @@ class Reader {
   Status read(const JsonPart& part) {
     MEG_ASSIGN_OR_RETURN(const std::string_view type, part.type());
     if (type == "Sequence") return read_sequence(part);
-    const bool is_last = result_.metaspace || result_.add_prefix_space;
-    if (is_last || (result_.byte_level && (type == "ByteLevel" || type == "Metaspace"))) {
+    const bool writes_text = type == "ByteLevel" || type == "Metaspace";
+    if (result_.add_prefix_space || (writes_text && (result_.metaspace || result_.byte_level))) {
       return part.unsupported(fmt::format("{} after {}", text::printable_name(type),
                                           result_.metaspace ? "Metaspace"
                                           : result_.add_prefix_space
@@ -244,7 +244,7 @@ class Reader {
     }
     MEG_ASSIGN_OR_RETURN(const std::string_view pattern, regex->text());
     // A known pattern matches everything, so that inverting and removing leave nothing to choose.
-    if (find_known_pattern(pattern) != nullptr && !result_.byte_level &&
+    if (find_known_pattern(pattern) != nullptr && !result_.byte_level && !result_.metaspace &&
         behavior != SplitBehavior::kContiguous && (behavior == SplitBehavior::kRemoved) == invert) {
       result_.words = pattern;
       return {};
@@ -327,8 +327,18 @@ class Reader {
     return {};
   }
 
-  /// What comes after ByteLevel sees the characters that it has made of the bytes.
+  /// What comes after ByteLevel sees the characters that it has made of the bytes, and what comes
+  /// after Metaspace the words that it has made.
   void add(SplitStep step) {
+    if (result_.metaspace) {
+      const Metaspace& metaspace = *result_.metaspace;
+      if (result_.spaced_steps.empty() && metaspace.split) {
+        result_.spaced_steps.push_back(
+            {metaspace.replacement, SplitBehavior::kMergedWithNext, false});
+      }
+      result_.spaced_steps.push_back(std::move(step));
+      return;
+    }
     step.in_alphabet = result_.byte_level;
     result_.steps.push_back(std::move(step));
   }

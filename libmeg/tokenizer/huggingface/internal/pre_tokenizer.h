@@ -58,6 +58,7 @@ struct PreTokenizer {
   const KnownSequence* known_steps = nullptr;
 
   std::optional<Metaspace> metaspace;
+  std::vector<SplitStep> spaced_steps;  ///< cut what `metaspace` has made of the texts
   bool byte_level = false;
   bool add_prefix_space = false;  ///< before the texts that the steps leave, ahead of `words`
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <new>
 #include <vector>
 
@@ -38,6 +39,15 @@ Status check_properties(std::string_view pattern, const std::string& name) {
   return {};
 }
 
+/// Bytes of `\u2581`, a character by its code; 0 where another element begins.
+size_t size_of_code(std::string_view pattern) {
+  constexpr size_t kSize = 6;
+  const bool is_code = pattern.starts_with("\\u") && pattern.size() >= kSize &&
+                       std::all_of(&pattern[2], &pattern[kSize],
+                                   [](unsigned char c) { return std::isxdigit(c) != 0; });
+  return is_code ? kSize : 0;
+}
+
 /// Bytes of `(?i)`, which switches a flag; 0 where another element begins.
 size_t size_of_switch(std::string_view pattern) {
   if (!pattern.starts_with("(?")) return 0;
@@ -54,7 +64,7 @@ using Code = std::unique_ptr<pcre2_code, Freed<pcre2_code_free>>;
 
 /// Writes a pattern in PCRE2's dialect: with classes of characters as the packages see them, and
 /// for Oniguruma with its meaning of `{2}?`, which may match nothing, of `{1,3}+`, which repeats
-/// the interval, of `{,3}`, and of `a(?i)b|c`, which is `a(?i:b|c)`.
+/// the interval, of `{,3}`, of `a(?i)b|c`, which is `a(?i:b|c)`, and of `\u2581`.
 class Translation {
  public:
   Translation(std::string_view pattern, RegexMatcher::Dialect dialect)
@@ -70,7 +80,8 @@ class Translation {
       } else if (switched > 0) {
         add_switch(switched);
       } else {
-        add_element(rest_.substr(0, size_of_element(rest_)));
+        const size_t code = is_oniguruma_ ? size_of_code(rest_) : 0;
+        add_element(rest_.substr(0, code > 0 ? code : size_of_element(rest_)));
       }
     }
     return std::move(text_.append(groups_.front().switches, ')'));
@@ -104,7 +115,9 @@ class Translation {
       repeated_ = text_.size();
     }
     const auto ranges = ranges_of_escape(element);
-    if (!ranges || ranges->empty()) {
+    if (is_oniguruma_ && size_of_code(element) > 0) {
+      text_.append("\\x{").append(element.substr(2)) += '}';
+    } else if (!ranges || ranges->empty()) {
       text_ += element;
     } else {
       text_.append(in_brackets_ ? "" : "[").append(written(*ranges));
