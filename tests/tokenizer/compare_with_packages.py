@@ -42,6 +42,7 @@ PATTERNS = {
               r"|\s++$|\s*[\r\n]|\s+(?!\S)|\s",
 }
 INTERVALS_AND_LINES = [r"\p{N}{2}+", r"(?:th|[ai]){1,2}+", r"e{2}?.", r"\s{,2}t", r"^\S+|\S$", r" {2}+\p{L}{3}+"]
+CODES = [r"\u0065+", r"[^\u0061-\u4e2d\u4E2D]?\u0065|\u0020(?=\u0074)", r"[\u4e00-\u9fa5]+|[a-z\u00e9]+"]
 DEEPSEEK = [
     r"\p{N}{1,3}",
     "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+",
@@ -92,6 +93,33 @@ def byte_level(corpus, pre_tokenizer, **options):
     return tokenizer
 
 
+def without_every_byte(corpus, pre_tokenizer, **options):
+    """Trained as many are, without initial_alphabet: the vocabulary has the bytes of its corpus alone."""
+    from tokenizers import Tokenizer, decoders, models, trainers
+    tokenizer = Tokenizer(models.BPE(**options))
+    tokenizer.pre_tokenizer = pre_tokenizer
+    tokenizer.decoder = decoders.ByteLevel()
+    special = [options["unk_token"]] if "unk_token" in options else []
+    tokenizer.train_from_iterator([corpus.encode("ascii", "ignore").decode()], trainers.BpeTrainer(
+        vocab_size=900, show_progress=False, special_tokens=special))
+    return tokenizer
+
+
+def with_affixes(corpus, pre_tokenizer, normalizer=None, **options):
+    """Tokens that show where a word begins or ends, as in GPT-1's and CLIP's files."""
+    from tokenizers import Tokenizer, decoders, models, trainers
+    affixes = {key: options[key] for key in ("continuing_subword_prefix", "end_of_word_suffix") if key in options}
+    tokenizer = Tokenizer(models.BPE(**options))
+    tokenizer.pre_tokenizer = pre_tokenizer
+    if normalizer:
+        tokenizer.normalizer = normalizer
+    tokenizer.decoder = decoders.BPEDecoder(suffix=options.get("end_of_word_suffix", "</w>"))
+    special = [options["unk_token"]] if "unk_token" in options else []
+    tokenizer.train_from_iterator([corpus], trainers.BpeTrainer(vocab_size=1500, show_progress=False, special_tokens=special,
+                                                                **affixes))
+    return tokenizer
+
+
 def of_characters(corpus, **options):
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
     model = models.BPE(unk_token="<unk>", fuse_unk=options.get("fuse_unk", True))
@@ -134,7 +162,7 @@ def made_tokenizers(corpus):
     for ignore_merges in (False, True):
         yield f"cjk {ignore_merges}", byte_level(cjk_corpus(random.Random(18)), sequence([split(PATTERNS["llama3"]), bytes_alone]),
                                                  ignore_merges=ignore_merges)
-    for pattern in INTERVALS_AND_LINES + NESTED_BRACKETS:
+    for pattern in INTERVALS_AND_LINES + CODES + NESTED_BRACKETS:
         yield pattern, byte_level(corpus, sequence([split(pattern), bytes_alone]))
     yield "removed", byte_level(corpus, sequence([split(PATTERNS["llama3"], "removed", True), bytes_alone]))
     yield "gpt2", byte_level(corpus, pre_tokenizers.ByteLevel(add_prefix_space=False))
@@ -158,6 +186,19 @@ def made_tokenizers(corpus):
     yield "punctuation", byte_level(corpus, sequence([pre_tokenizers.Punctuation(), bytes_alone]))
     yield "whitespace", byte_level(corpus, sequence([pre_tokenizers.WhitespaceSplit(), bytes_alone]))
     yield "no words", byte_level(corpus, bytes_alone)
+    for words in (level, sequence([split(PATTERNS["o200k"]), bytes_alone])):
+        yield "lost bytes", without_every_byte(corpus, words)
+        yield "unknown bytes", without_every_byte(corpus, words, unk_token="<unk>")
+        yield "unknown bytes fused", without_every_byte(corpus, words, unk_token="<unk>", fuse_unk=True, ignore_merges=True)
+    clip = sequence([split(r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+", "removed", True), level])
+    yield "clip", with_affixes(corpus, clip, normalizers.Lowercase(), end_of_word_suffix="</w>", unk_token="<unk>")
+    yield "gpt", with_affixes(corpus, pre_tokenizers.BertPreTokenizer(), normalizers.BertNormalizer(),
+                              end_of_word_suffix="</w>", unk_token="<unk>", fuse_unk=True)
+    yield "prefix", with_affixes(corpus, pre_tokenizers.WhitespaceSplit(), continuing_subword_prefix="##", unk_token="<unk>")
+    yield "both affixes", with_affixes(corpus, pre_tokenizers.Whitespace(), continuing_subword_prefix="\u0120",
+                                       end_of_word_suffix="\u2581")
+    yield "affixes of spaced words", with_affixes(corpus, pre_tokenizers.Metaspace(split=False),
+                                                  continuing_subword_prefix="@", end_of_word_suffix=".", unk_token="<unk>")
     yield "ignore_merges", byte_level(corpus, pre_tokenizers.ByteLevel(add_prefix_space=False), ignore_merges=True)
     for form in (normalizers.NFC(), normalizers.NFD(), normalizers.NFKC(), normalizers.NFKD(),
                  normalizers.Lowercase(), normalizers.StripAccents(), normalizers.Strip(),
@@ -173,6 +214,11 @@ def made_tokenizers(corpus):
         for whole in (True, False):
             yield f"metaspace {scheme} {whole}", add_tokens(
                 of_characters(corpus, byte_fallback=True, metaspace={"prepend_scheme": scheme, "split": whole}))
+            for step in (pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.Punctuation("merged_with_previous"),
+                         split(r"\u2581\p{L}", "contiguous"), sequence([split(PATTERNS["llama3"]), split(" ", "removed")])):
+                made = of_characters(corpus, byte_fallback=whole, metaspace={"prepend_scheme": scheme, "split": whole})
+                made.pre_tokenizer = sequence([made.pre_tokenizer, step])
+                yield f"after metaspace {scheme} {whole} {step}", made
     for seed in range(12):
         yield f"joined {seed}", joined_at_random(random.Random(seed))
 
@@ -316,6 +362,8 @@ def tokenizers_of_words(corpus):
     yield "t5 bytes", unigram(corpus, t5, metaspace(), byte_fallback=True)
     yield "mbart", unigram(corpus, normalizers.Precompiled(charsmap("nfkc")), metaspace(prepend_scheme="first"))
     yield "unigram digits", unigram(corpus, None, sequence([pre_tokenizers.Digits(), metaspace(prepend_scheme="first")]))
+    yield "unigram after metaspace", unigram(corpus, None, sequence([metaspace(prepend_scheme="first"),
+                                                                    pre_tokenizers.Punctuation()]))
     yield "unigram alone", unigram(corpus, None, None)
     yield "unigram whole", unigram(corpus, normalizers.Strip(), metaspace(split=False))
     yield "unigram ties", tied_unigram()

@@ -241,13 +241,30 @@ TEST(DecodeStream, GivesTheWholeTextOfEveryDecoder) {
   const Json fuse = {{"type", "Fuse"}};
   const Json metaspace = {{"type", "Metaspace"}};
   const Json word_piece = {{"type", "WordPiece"}};
+  const auto word_ends = [](const char* suffix) {
+    return Json{{"type", "BPEDecoder"}, {"suffix", suffix}};
+  };
   for (const Json& decoder :
-       {Json(), byte_level, fallback, fuse, metaspace, word_piece, strip(" ", 1, 1),
-        replace(" a", "b"), sequence({replace("\u2581", " "), fallback, fuse, strip(" ", 1, 0)}),
-        sequence({replace("\u2581", " "), fallback, fuse}), sequence({fuse, strip("a", 3, 2)}),
-        sequence({fuse, strip("  ", 2, 1), replace("<0x4", "<0")}), sequence({fuse, byte_level}),
-        sequence({byte_level, strip(" ", 1, 0)}), sequence({fuse, fallback, word_piece}),
-        sequence({fuse, replace("aab", "a"), word_piece}), sequence({fuse, metaspace}),
+       {Json(),
+        byte_level,
+        fallback,
+        fuse,
+        metaspace,
+        word_piece,
+        word_ends("a"),
+        word_ends("\u4e2d"),
+        sequence({fuse, word_ends("aa")}),
+        strip(" ", 1, 1),
+        replace(" a", "b"),
+        sequence({replace("\u2581", " "), fallback, fuse, strip(" ", 1, 0)}),
+        sequence({replace("\u2581", " "), fallback, fuse}),
+        sequence({fuse, strip("a", 3, 2)}),
+        sequence({fuse, strip("  ", 2, 1), replace("<0x4", "<0")}),
+        sequence({fuse, byte_level}),
+        sequence({byte_level, strip(" ", 1, 0)}),
+        sequence({fuse, fallback, word_piece}),
+        sequence({fuse, replace("aab", "a"), word_piece}),
+        sequence({fuse, metaspace}),
         sequence({metaspace, fuse, replace("do not", "don't"), strip("\u4e2d", 1, 1)})}) {
     expect_equal_pieces(*open_words(decoder), decoder.dump());
   }

@@ -48,6 +48,60 @@ TEST(HuggingFaceIds, TakesBytesForTheCharactersThatHaveThem) {
   EXPECT_THAT(ids_of(file, "\u65e5\u00e9\u672ca"), ElementsAre(2, 3, 0, 1));
 }
 
+TEST(HuggingFaceIds, LosesBytesThatTheVocabularyLacksOrTakesTheUnknownToken) {
+  Json file =
+      characters({{"<unk>", 0}, {"t", 1}, {"h", 2}, {"th", 3}, {"\u0120", 4}, {"\u00c3", 5}});
+  file["model"]["merges"] = {"t h"};
+  file["pre_tokenizer"] = {{"type", "ByteLevel"}, {"add_prefix_space", false}};
+  EXPECT_THAT(ids_of(file, "th \u00e9th"), ElementsAre(3, 4, 5, 3));
+  EXPECT_THAT(ids_of(file, "xyth"), ElementsAre(3));
+  EXPECT_THAT(ids_of(file, "xy"), ElementsAre());
+  file["model"]["unk_token"] = "<unk>";
+  EXPECT_THAT(ids_of(file, "th \u00e9th"), ElementsAre(3, 4, 5, 0, 3));
+  EXPECT_THAT(ids_of(file, "xyth"), ElementsAre(0, 0, 3));
+  file["model"]["fuse_unk"] = true;
+  EXPECT_THAT(ids_of(file, "xyth"), ElementsAre(0, 3));
+}
+
+TEST(HuggingFaceIds, TellsWhereAWordBeginsAndEndsByAffixes) {
+  Json file = characters({{"<unk>", 0},
+                          {"a", 1},
+                          {"b", 2},
+                          {"a.", 3},
+                          {"#a", 4},
+                          {"#a.", 5},
+                          {"b.", 6},
+                          {"#b.", 7},
+                          {"#b", 8},
+                          {"ab.", 9},
+                          {"#aa", 10},
+                          {"aaa", 11}});
+  file["model"]["merges"] = {"a #b.", "#a #a", "a #aa"};
+  file["model"]["unk_token"] = "<unk>";
+  file["model"]["continuing_subword_prefix"] = "#";
+  file["model"]["end_of_word_suffix"] = ".";
+  file["pre_tokenizer"] = {{"type", "WhitespaceSplit"}};
+  EXPECT_THAT(ids_of(file, "ab aaab b a ba"), ElementsAre(9, 11, 7, 6, 3, 2, 5));
+  EXPECT_THAT(ids_of(file, "xa ax"), ElementsAre(0, 5, 1, 0));
+  // The result of a merge has one prefix, that of its left piece.
+  file["model"]["merges"] = {"#a #b"};
+  EXPECT_THAT(encode(file, "a").status().message(), HasSubstr("expected its result in"));
+}
+
+TEST(HuggingFaceIds, CutsWhatMetaspaceHasMade) {
+  Json file = characters(
+      {{"\u2581", 0}, {"a", 1}, {"1", 2}, {"\u25811", 3}, {"\u2581a", 4}, {"1\u2581", 5}});
+  file["model"]["merges"] = {"\u2581 1", "\u2581 a", "1 \u2581"};
+  Json metaspace = {{"type", "Metaspace"}, {"prepend_scheme", "first"}, {"split", true}};
+  const Json digits = {{"type", "Digits"}, {"individual_digits", true}};
+  for (const bool split : {true, false}) {
+    metaspace["split"] = split;
+    file["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", {metaspace, digits}}};
+    EXPECT_THAT(ids_of(file, "1 1a a  a1"), ElementsAre(0, 2, 0, 2, 1, 4, 0, 4, 2));
+    EXPECT_THAT(ids_of(file, "a"), ElementsAre(4));
+  }
+}
+
 TEST(HuggingFaceIds, LowersCapitalsOfUnicode16And17) {
   Json file = characters({{"\u019b", 0}, {"\u1c8a", 1}, {"\U00016ebb", 2}});
   file["normalizer"] = {{"type", "Lowercase"}};

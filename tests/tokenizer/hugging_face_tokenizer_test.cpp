@@ -228,7 +228,6 @@ TEST(HuggingFaceTokenizer, NamesPartsThatAreNotSupported) {
       {"/model/type", "Words", "tokenizer.json.model: Words is not supported"},
       {"/model/type", "Unigram", "tokenizer.json.model: Unigram after ByteLevel is not supported"},
       {"/model/dropout", 0.1, ".model.dropout: 0.1 is not supported"},
-      {"/model/end_of_word_suffix", "</w>", "end_of_word_suffix \"</w>\" is not supported"},
       {"/model/new_idea", true, ".model.new_idea: \"true\" is not supported"},
       {"/model/new\nidea", true, ".model.\"new\\nidea\": \"true\" is not supported"},
       {"/model/type", "a\nb", "tokenizer.json.model: \"a\\nb\" is not supported"},
@@ -280,6 +279,13 @@ TEST(HuggingFaceTokenizer, NamesPartsThatAreNotSupported) {
         {"pretokenizers",
          {{{"type", "ByteLevel"}, {"add_prefix_space", false}}, {{"type", "ByteLevel"}}}}},
        "ByteLevel after ByteLevel is not supported"},
+      {"/pre_tokenizer",
+       {{"type", "Sequence"},
+        {"pretokenizers", {{{"type", "Metaspace"}}, {{"type", "ByteLevel"}}}}},
+       "ByteLevel after Metaspace is not supported"},
+      {"/decoder",
+       {{"type", "BPEDecoder"}, {"suffix", ""}},
+       ".decoder: an empty suffix is not supported"},
       {"/pre_tokenizer",
        {{"type", "Split"}, {"pattern", {{"Regex", "(a"}}}, {"behavior", "Isolated"}},
        "pattern \"(a\": missing closing parenthesis"},
@@ -523,11 +529,54 @@ TEST(HuggingFaceTokenizer, ReadsWordPieceModels) {
   EXPECT_EQ(*(*tokenizer)->decode(*ids), "un, unable [UNK]");
 }
 
-TEST(HuggingFaceTokenizer, RefusesAVocabularyWithoutAllBytes) {
+TEST(HuggingFaceTokenizer, DecodesTheEndsOfWordsAsSpaces) {
+  const Json file = {{"model",
+                      {{"type", "BPE"},
+                       {"vocab", {{"a", 0}, {"b", 1}, {"a.", 2}, {"b.", 3}, {"a.b.", 4}}},
+                       {"merges", Json::array()},
+                       {"end_of_word_suffix", "."}}},
+                     {"pre_tokenizer", {{"type", "WhitespaceSplit"}}},
+                     {"decoder", {{"type", "BPEDecoder"}, {"suffix", "."}}}};
+  const auto tokenizer = open(file);
+  ASSERT_TRUE(tokenizer) << tokenizer.error().message();
+  EXPECT_EQ(*(*tokenizer)->decode(*(*tokenizer)->encode("ab a b")), "ab a b");
+  EXPECT_EQ(*(*tokenizer)->decode(std::vector<int32_t>{4, 4}), "a b ab");
+}
+
+/// tiny() with another token in the place of a byte's.
+Json without_byte() {
   Json file = tiny();
-  file["model"]["vocab"].erase("!");
-  EXPECT_THAT(error_of(file), HasSubstr("expected every byte of UTF-8 as a token, found none for "
-                                        "0x21"));
+  Json& vocab = file["model"]["vocab"];
+  vocab["!!"] = vocab["!"];
+  vocab.erase("!");
+  return file;
+}
+
+TEST(HuggingFaceTokenizer, WarnsOfBytesThatTheVocabularyLacks) {
+  Json file = without_byte();
+  const auto loses = open(file);
+  ASSERT_TRUE(loses) << loses.error().message();
+  EXPECT_THAT((*loses)->warnings(),
+              ElementsAre(HasSubstr("1 of the 243 bytes that occur in UTF-8 are not in the "
+                                    "vocabulary; texts lose them")));
+  EXPECT_THAT(*(*loses)->encode("!the"), ElementsAre(257));
+  file["model"]["unk_token"] = "th";
+  EXPECT_THAT((*open(file))->warnings(), ElementsAre(HasSubstr("they become unk_token")));
+  file["model"]["unk_token"] = "<unk>";
+  EXPECT_THAT(error_of(file), HasSubstr("expected unk_token \"<unk>\", found none"));
+}
+
+TEST(HuggingFaceTokenizer, RefusesBytesWhereACharacterOfTheAlphabetWouldBecomeSeveral) {
+  Json file = tiny();
+  file["model"]["byte_fallback"] = true;
+  EXPECT_TRUE(open(file));
+  file = without_byte();
+  file["model"]["byte_fallback"] = true;
+  EXPECT_THAT(error_of(file), HasSubstr("byte_fallback after ByteLevel for a vocabulary without "
+                                        "every byte is not supported"));
+  file["model"]["end_of_word_suffix"] = "</w>";
+  EXPECT_THAT(error_of(file), HasSubstr("byte_fallback with continuing_subword_prefix or "
+                                        "end_of_word_suffix is not supported"));
 }
 
 TEST(HuggingFaceTokenizer, NamesAPatternThatTakesTooManySteps) {

@@ -63,6 +63,9 @@ TEST(TokenizerIdentity, DiffersWhereIdsMay) {
       [](Json& file) { file["model"]["merges"].erase(2); },
       [](Json& file) { std::swap(file["model"]["vocab"]["th"], file["model"]["vocab"]["er"]); },
       [](Json& file) { file["model"]["ignore_merges"] = true; },
+      [](Json& file) { file["model"]["end_of_word_suffix"] = "!"; },
+      [](Json& file) { file["model"]["continuing_subword_prefix"] = "!"; },
+      [](Json& file) { file["model"]["vocab"].erase("z"); },
       [](Json& file) {
         file["normalizer"] = {{"type", "NFC"}};
       },

@@ -8,6 +8,7 @@
 
 #include "libmeg/text/utf8.h"
 #include "libmeg/tokenizer/bpe/internal/bpe_model_builder.h"
+#include "libmeg/tokenizer/bpe/internal/byte_alphabet.h"
 #include "libmeg/tokenizer/internal/text_file.h"
 
 namespace meg::tokenizer {
@@ -31,8 +32,18 @@ void BpeModel::start_pieces(std::string_view word, std::vector<int32_t>& pieces)
   pieces.clear();
   if (!merges_characters()) {
     for (const char byte : word) pieces.push_back(static_cast<uint8_t>(byte));
-    return;
+  } else if (in_byte_alphabet_) {
+    std::string characters;
+    for (const char byte : word) {
+      text::append_code_point(byte_character(static_cast<uint8_t>(byte)), characters);
+    }
+    start_characters(characters, pieces);
+  } else {
+    start_characters(word, pieces);
   }
+}
+
+void BpeModel::start_characters(std::string_view word, std::vector<int32_t>& pieces) const {
   // As in Hugging Face's BPE: a character that the vocabulary lacks becomes bytes, where the model
   // has all of its bytes, else the unknown token, which neighbours share where fuse_unk says so.
   // The unknown token is held back until a known character or the end comes: bytes go before it.
@@ -40,11 +51,14 @@ void BpeModel::start_pieces(std::string_view word, std::vector<int32_t>& pieces)
   const auto end_unknown = [&] {
     if (std::exchange(holds_unknown, false)) pieces.push_back(unknown_);
   };
-  while (!word.empty()) {
+  for (bool is_first = true; !word.empty(); is_first = false) {
     const text::DecodedCodePoint next = text::decode_code_point(word);
     const std::string_view character = word.substr(0, next.size);
-    const auto known = characters_.find(next.code_point);
-    if (known != characters_.end()) {
+    const bool is_last = next.size == word.size();
+    const auto& characters =
+        characters_[place(!is_first && !prefix_.empty(), is_last && !suffix_.empty())];
+    const auto known = characters.find(next.code_point);
+    if (known != characters.end()) {
       end_unknown();
       pieces.push_back(known->second);
     } else if (falls_back_to_bytes(character)) {
@@ -67,6 +81,8 @@ bool BpeModel::falls_back_to_bytes(std::string_view character) const {
 std::string BpeModel::rules(const std::set<int32_t>& apart) const {
   std::string text = fmt::format("bpe {} {} {} {}\n", of_characters_, fallback_bytes_.all(),
                                  of_characters_ && fuse_unknown_, !whole_words_.empty());
+  if (in_byte_alphabet_) text.append("byte alphabet\n");
+  if (marks_word_borders()) text.append(fmt::format("affixes {} {}\n", prefix_, suffix_));
   if (unknown_ != kNone && of_characters_) text.append(piece_bytes(unknown_)).append("\n");
   // Hundreds of thousands of numbers: to_chars is faster than a format string.
   const auto add_number = [&text](size_t number) {

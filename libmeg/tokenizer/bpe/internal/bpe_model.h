@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <bitset>
 #include <cstdint>
 #include <optional>
@@ -33,9 +34,13 @@ struct BpeRules {
 
   /// Words are merged from characters, not from bytes that the vocabulary writes in its alphabet.
   bool characters = false;
+  bool byte_alphabet = false;  ///< of characters: of those that the alphabet has for a word's bytes
   bool byte_fallback = false;  ///< of characters: `<0x41>` stands for a byte
   bool fuse_unknown = false;   ///< of characters: neighbouring unknown ones are one token
   std::optional<std::string> unknown_token;
+
+  /// Of characters: what tokens have in front unless they begin a word, and behind if they end it.
+  std::string continuing_subword_prefix = {}, end_of_word_suffix = {};
 };
 
 /// Pieces and merges of a BPE vocabulary, numbered for merging.
@@ -89,6 +94,15 @@ class BpeModel {
 
   bool merges_characters() const { return of_characters_; }
 
+  /// Whether the pieces of a word depend on where it begins and ends, so that it must not be cut.
+  bool marks_word_borders() const { return !prefix_.empty() || !suffix_.empty(); }
+
+  /// What a character that the vocabulary lacks becomes if it does not become bytes; nullopt:
+  /// nothing, or the model does not merge characters.
+  std::optional<int32_t> unknown_id() const {
+    return unknown_ == kNone || !of_characters_ ? std::nullopt : std::optional(token_id(unknown_));
+  }
+
   /// Whether every character that the vocabulary lacks becomes bytes.
   bool knows_all_bytes() const { return fallback_bytes_.all(); }
 
@@ -135,7 +149,13 @@ class BpeModel {
   std::string_view bytes_of(Span span) const { return {bytes_.data() + span.offset, span.size}; }
 
   void collect_whole_words();
+  void start_characters(std::string_view word, std::vector<int32_t>& pieces) const;
   bool falls_back_to_bytes(std::string_view character) const;
+
+  /// Whether a character has prefix_ and suffix_, as a number below 4.
+  static size_t place(bool has_prefix, bool has_suffix) {
+    return size_t{has_prefix} << 1 | size_t{has_suffix};
+  }
 
   static constexpr int32_t kNone = -1;
   static constexpr uint32_t kFallbackBytes = 6;  // of `<0x41>`
@@ -150,10 +170,13 @@ class BpeModel {
   MergeOrder merge_order_ = MergeOrder::kRounds;
   WholeWords whole_words_;  // with views into bytes_
 
+  // Of a model of characters:
   bool of_characters_ = false;
-  std::unordered_map<char32_t, int32_t> characters_;  // pieces, of a model of characters
-  std::bitset<256> fallback_bytes_;                   // that have a piece `<0x41>`
-  int32_t unknown_ = kNone;                           // piece
+  bool in_byte_alphabet_ = false;
+  std::string prefix_, suffix_;
+  std::array<std::unordered_map<char32_t, int32_t>, 4> characters_;  // pieces, by place()
+  std::bitset<256> fallback_bytes_;                                  // that have a piece `<0x41>`
+  int32_t unknown_ = kNone;                                          // piece
   bool fuse_unknown_ = false;
 
   std::vector<std::string> warnings_;

@@ -61,7 +61,7 @@ std::optional<uint8_t> fallback_byte(std::string_view token) {
 
 /// The bytes that a token's text stands for; false where it has characters outside the alphabet.
 bool BpeModelBuilder::append_bytes(std::string_view token, std::string& bytes) const {
-  if (!rules_.characters) return append_alphabet_bytes(token, bytes);
+  if (!rules_.characters || rules_.byte_alphabet) return append_alphabet_bytes(token, bytes);
   const std::optional<uint8_t> byte =
       rules_.byte_fallback ? fallback_byte(token) : std::optional<uint8_t>();
   if (byte) {
@@ -75,7 +75,10 @@ bool BpeModelBuilder::append_bytes(std::string_view token, std::string& bytes) c
 /// The pieces that words of a model of characters start with.
 void BpeModelBuilder::add_characters() {
   model_.of_characters_ = true;
+  model_.in_byte_alphabet_ = rules_.byte_alphabet;
   model_.fuse_unknown_ = rules_.fuse_unknown;
+  model_.prefix_ = rules_.continuing_subword_prefix;
+  model_.suffix_ = rules_.end_of_word_suffix;
   const std::vector<Vocabulary::Entry>& entries = vocabulary_.entries();
   for (size_t entry = 0; entry < entries.size(); ++entry) {
     const std::string_view text = entries[entry].text;
@@ -85,13 +88,27 @@ void BpeModelBuilder::add_characters() {
       model_.piece_ids_[*byte] = entries[entry].id;
       model_.fallback_bytes_.set(*byte);
     }
-    if (text.empty()) continue;
-    const text::DecodedCodePoint first = text::decode_code_point(text);
-    if (first.size != text.size()) continue;
-    model_.characters_[first.code_point] = piece_of(static_cast<int32_t>(entry));
+    for (const std::string_view prefix : {std::string_view(), std::string_view(model_.prefix_)}) {
+      for (const std::string_view suffix : {std::string_view(), std::string_view(model_.suffix_)}) {
+        add_character(static_cast<int32_t>(entry), prefix, suffix);
+      }
+    }
   }
   const int32_t unknown = rules_.unknown_token ? vocabulary_.find(*rules_.unknown_token) : kNone;
   if (unknown != kNone) model_.unknown_ = piece_of(unknown);
+}
+
+/// Adds an entry that is a character between these.
+void BpeModelBuilder::add_character(int32_t entry, std::string_view prefix,
+                                    std::string_view suffix) {
+  std::string_view text = vocabulary_.entries()[static_cast<size_t>(entry)].text;
+  if (text.size() <= prefix.size() + suffix.size()) return;
+  if (!text.starts_with(prefix) || !text.ends_with(suffix)) return;
+  text = text.substr(prefix.size(), text.size() - prefix.size() - suffix.size());
+  const text::DecodedCodePoint first = text::decode_code_point(text);
+  if (first.size != text.size()) return;
+  const size_t place = BpeModel::place(!prefix.empty(), !suffix.empty());
+  model_.characters_[place][first.code_point] = piece_of(entry);
 }
 
 void BpeModelBuilder::add_tokens() {
@@ -175,7 +192,8 @@ Status BpeModelBuilder::add_merge(const MergeList::Pair& pair) {
 /// The entry of the merged piece. Megatron gives one that the vocabulary lacks id 0 without a word;
 /// here such a file is refused.
 Result<int32_t> BpeModelBuilder::result_of(const MergeList::Pair& pair) {
-  joined_.assign(pair.left).append(pair.right);
+  const size_t prefix = rules_.continuing_subword_prefix.size();
+  joined_.assign(pair.left).append(pair.right, std::min(prefix, pair.right.size()));
   // Trained vocabularies have the results in the order of the merges, which spares a search.
   const std::vector<Vocabulary::Entry>& entries = vocabulary_.entries();
   for (const size_t near : {last_result_, last_result_ + 1}) {

@@ -34,6 +34,7 @@ class BpeModelBuilder {
   bool append_bytes(std::string_view token, std::string& bytes) const;
   void add_tokens();
   void add_characters();
+  void add_character(int32_t entry, std::string_view prefix, std::string_view suffix);
   void warn_of_missing_bytes();
   void sort_tokens();
   Status add_merge(const MergeList::Pair& pair);

@@ -208,6 +208,24 @@ class WordPieceDecoder : public TokenDecoder {
   bool cleanup_;
 };
 
+/// The end of a word is a space, but not that of the last one.
+class BpeDecoder : public TokenDecoder {
+ public:
+  explicit BpeDecoder(std::string suffix) : suffix_(std::move(suffix)) {}
+
+  void apply(Tokens& tokens, Following& following) const override {
+    for (std::string& token : tokens) {
+      const bool is_last = &token == &tokens.back();
+      if (is_last && following != Following::kNothing)
+        token.resize(std::min(token.find(suffix_), token.size()));
+      replace_all(token, suffix_, is_last ? "" : " ", grows(token, tokens, following));
+    }
+  }
+
+ private:
+  std::string suffix_;
+};
+
 class SequenceDecoder : public TokenDecoder {
  public:
   explicit SequenceDecoder(std::vector<std::unique_ptr<TokenDecoder>> steps)
@@ -265,6 +283,13 @@ MadeDecoder read_word_piece(const JsonPart& part) {
   return make_decoder<WordPieceDecoder>(prefix, cleanup);
 }
 
+MadeDecoder read_bpe_decoder(const JsonPart& part) {
+  MEG_RETURN_IF_ERROR(part.allow_only({"type", "suffix"}));
+  MEG_ASSIGN_OR_RETURN(const std::string suffix, part.text("suffix", "</w>"));
+  if (suffix.empty()) return part.unsupported("an empty suffix");
+  return make_decoder<BpeDecoder>(suffix);
+}
+
 MadeDecoder read_sequence_decoder(const JsonPart& part) {
   MEG_ASSIGN_OR_RETURN(const JsonPart list, part.member("decoders"));
   MEG_ASSIGN_OR_RETURN(const std::vector<JsonPart> items, list.items());
@@ -289,6 +314,7 @@ MadeDecoder read_decoder(const std::optional<JsonPart>& part) {
   if (type == "Strip") return read_strip_decoder(*part);
   if (type == "Metaspace") return read_metaspace(*part);
   if (type == "WordPiece") return read_word_piece(*part);
+  if (type == "BPEDecoder") return read_bpe_decoder(*part);
   return part->unsupported(text::printable_name(type));
 }
 

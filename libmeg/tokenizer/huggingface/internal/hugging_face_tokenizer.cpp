@@ -43,8 +43,8 @@ fast::WordScanner metaspace_scanner(const TokenizerJson& file) {
   // Where no merge goes across a space mark, words before and after it merge apart, and each is
   // found in the cache. Else the whole text is one word, as where it may be a token that is not
   // merged.
-  const bool is_one =
-      !file.bpe || merges_cross_metaspace(*file.bpe) || !file.bpe->whole_words().empty();
+  const bool is_one = !file.bpe || merges_cross_metaspace(*file.bpe) ||
+                      !file.bpe->whole_words().empty() || file.bpe->marks_word_borders();
   return is_one ? fast::scan_one_word : scan_metaspace_runs;
 }
 
@@ -124,6 +124,15 @@ std::optional<int32_t> named_id(const TokenizerJson& file, const TokenizerConfig
   return token == nullptr ? std::nullopt : file.token_id(token->content);
 }
 
+/// tokenizers says nothing of it.
+std::optional<std::string> check_bytes(const TokenizerJson& file, const std::string& name) {
+  if (file.missing_bytes == 0) return std::nullopt;
+  return fmt::format(
+      "{}: {} of the 243 bytes that occur in UTF-8 are not in the vocabulary; {}, as in tokenizers",
+      name, file.missing_bytes,
+      file.bpe->unknown_id() ? "they become unk_token" : "texts lose them");
+}
+
 /// transformers 4 has classes that put bos and eos around a text by flags of their own.
 std::optional<std::string> check_added_around(const TokenizerJson& file,
                                               const TokenizerConfig& config,
@@ -194,7 +203,8 @@ Result<std::unique_ptr<HuggingFaceTokenizer>> HuggingFaceTokenizer::parse(std::s
   std::unique_ptr<HuggingFaceTokenizer> made(new HuggingFaceTokenizer(std::move(file), options));
   const TokenizerJson& read = made->file_;
   for (std::optional<std::string> warning :
-       {check_tokenizer_class(read, config, name), check_added_around(read, config, name),
+       {check_bytes(read, name), check_tokenizer_class(read, config, name),
+        check_added_around(read, config, name),
         options.core ? std::nullopt : check_spaces(read, config, name),
         options.core && !options.include_special_tokens ? check_looked_up(read, config, name)
                                                         : std::nullopt}) {

@@ -35,6 +35,7 @@ struct TokenizerJson {
   std::vector<int32_t> prefix, suffix;
 
   Vocabulary vocabulary;
+  int missing_bytes = 0;   ///< of those in UTF-8, that the vocabulary lacks behind ByteLevel
   int64_t vocab_size = 0;  ///< tokens of the vocabulary and added ones
 
   std::optional<int32_t> token_id(std::string_view token) const;

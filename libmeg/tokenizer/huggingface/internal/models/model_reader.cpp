@@ -36,18 +36,21 @@ Status check_ids(const Vocabulary& vocabulary, const std::string& place) {
   return {};
 }
 
-/// tokenizers leaves out bytes that the vocabulary lacks; text has any but those of no UTF-8.
-Status check_bytes(const Vocabulary& vocabulary, const std::string& place) {
+/// How many of the bytes that occur in UTF-8 the vocabulary lacks, wherever in a word.
+int count_missing_bytes(const Vocabulary& vocabulary, const BpeRules& rules) {
+  const std::string& prefix = rules.continuing_subword_prefix;
+  const std::string& suffix = rules.end_of_word_suffix;
+  int missing = 0;
   for (int byte = 0; byte < 0xf5; ++byte) {
     if (byte == 0xc0 || byte == 0xc1) continue;
     std::string text;
     text::append_code_point(byte_character(static_cast<uint8_t>(byte)), text);
-    if (vocabulary.find(text) >= 0) continue;
-    return make_error(StatusCode::kUnsupported,
-                      "{}: expected every byte of UTF-8 as a token, found none for 0x{:02x}", place,
-                      byte);
+    const auto lacks = [&](const std::string& token) { return vocabulary.find(token) < 0; };
+    const bool lacks_one = lacks(text) || lacks(prefix + text) || lacks(text + suffix) ||
+                           lacks(prefix + text + suffix);
+    missing += lacks_one ? 1 : 0;
   }
-  return {};
+  return missing;
 }
 
 /// A merge is "a b" or ["a", "b"].
@@ -70,20 +73,16 @@ Status read_merge(const JsonPart& part, MergeList& merges) {
   return {};
 }
 
-Result<BpeRules> read_rules(const JsonPart& part, bool byte_level) {
+Result<BpeRules> read_rules(const JsonPart& part) {
   BpeRules rules;
   rules.merge_order = MergeOrder::kOneByOne;
-  rules.characters = !byte_level;
   MEG_ASSIGN_OR_RETURN(rules.ignore_merges, part.boolean("ignore_merges", false));
   MEG_ASSIGN_OR_RETURN(rules.byte_fallback, part.boolean("byte_fallback", false));
   MEG_ASSIGN_OR_RETURN(rules.fuse_unknown, part.boolean("fuse_unk", false));
   MEG_ASSIGN_OR_RETURN(const std::string unknown, part.text("unk_token", ""));
   if (!unknown.empty()) rules.unknown_token = unknown;
-  for (const std::string_view affix : {"continuing_subword_prefix", "end_of_word_suffix"}) {
-    MEG_ASSIGN_OR_RETURN(const std::string text, part.text(affix, ""));
-    if (text.empty()) continue;
-    return part.unsupported(fmt::format("{} {}", affix, text::printable(text)));
-  }
+  MEG_ASSIGN_OR_RETURN(rules.continuing_subword_prefix, part.text("continuing_subword_prefix", ""));
+  MEG_ASSIGN_OR_RETURN(rules.end_of_word_suffix, part.text("end_of_word_suffix", ""));
   if (const auto dropout = part.find("dropout")) {
     if (dropout->json() != "0" && dropout->json() != "0.0") {
       return dropout->unsupported(dropout->json());
@@ -97,12 +96,22 @@ Status read_bpe(const JsonPart& part, TokenizerJson& file) {
                                        "end_of_word_suffix", "fuse_unk", "byte_fallback",
                                        "ignore_merges", "vocab", "merges"}));
   const bool byte_level = file.pre_tokenizer.byte_level;
-  MEG_ASSIGN_OR_RETURN(const BpeRules rules, read_rules(part, byte_level));
+  MEG_ASSIGN_OR_RETURN(BpeRules rules, read_rules(part));
   MEG_ASSIGN_OR_RETURN(const JsonPart vocab, part.member("vocab"));
   MEG_ASSIGN_OR_RETURN(file.vocabulary, Vocabulary::read(vocab.value(), vocab.place()));
   MEG_RETURN_IF_ERROR(check_ids(file.vocabulary, vocab.place()));
-  if (byte_level) MEG_RETURN_IF_ERROR(check_bytes(file.vocabulary, vocab.place()));
-  if (rules.unknown_token && file.vocabulary.find(*rules.unknown_token) < 0 && !byte_level) {
+  if (byte_level) file.missing_bytes = count_missing_bytes(file.vocabulary, rules);
+  const bool has_affixes =
+      !rules.continuing_subword_prefix.empty() || !rules.end_of_word_suffix.empty();
+  // Words of bytes that are all tokens need no look at which of them are.
+  rules.byte_alphabet = file.missing_bytes > 0 || (byte_level && has_affixes);
+  rules.characters = !byte_level || rules.byte_alphabet;
+  if (rules.byte_fallback && (has_affixes || rules.byte_alphabet)) {
+    return part.unsupported(fmt::format(
+        "byte_fallback {}", has_affixes ? "with continuing_subword_prefix or end_of_word_suffix"
+                                        : "after ByteLevel for a vocabulary without every byte"));
+  }
+  if (rules.unknown_token && file.vocabulary.find(*rules.unknown_token) < 0 && rules.characters) {
     return make_error(StatusCode::kCorruption, "{}: expected unk_token {}, found none",
                       vocab.place(), text::printable(*rules.unknown_token));
   }
