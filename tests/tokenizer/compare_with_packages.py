@@ -52,7 +52,8 @@ DEEPSEEK = [
 NESTED_BRACKETS = [
     r" ?[^(\s|[.,!?…。，、।۔،])]+",  # BLOOM's
     r"[\p{Lu}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{Lo}\p{M}&&[^\p{Han}]]+|[\p{L}&&\p{Han}]+",  # as in Kimi's
-    r"[^[a-k]&&\S]+", r"[[é-ü][\x{e9}\u00e9b-]\]]+", r"x[a-c&&[d]]|[^[^\n\t]]", r"[\p{^N}&&[^\P{Lu}a]&&[^[B-D]E]]",
+    r"[^[a-k]&&\S]+", r"[[é-ü][\x{e9}\u00e9b-]\]]+", r"x[a-c&&[d]]|[^[^\n\t]]", r"[[:space:]]+", r"[[:punct:]&&[^[:^ascii:]']]|[[:^punct:][:cntrl:]]{2}",
+    r"[[:digit:]a-c]+|[^[:xdigit:][:blank:]]", r"[\p{^N}&&[^\P{Lu}a]&&[^[B-D]E]]",
 ]
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 

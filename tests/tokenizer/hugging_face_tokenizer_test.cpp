@@ -241,7 +241,7 @@ TEST(HuggingFaceTokenizer, NamesPartsThatAreNotSupported) {
        ".pattern.Regex: \\d in a pattern is not supported"},
       {"/pre_tokenizer",
        {{"type", "Split"}, {"pattern", {{"Regex", "[[:alpha:]\\s]"}}}, {"behavior", "Isolated"}},
-       "[: within brackets in a pattern is not supported"},
+       "[:alpha:] within brackets in a pattern is not supported"},
       {"/pre_tokenizer",
        {{"type", "Split"}, {"pattern", {{"Regex", "[^]\\s]"}}}, {"behavior", "Isolated"}},
        "] at the beginning of brackets in a pattern is not supported"},
@@ -663,10 +663,24 @@ TEST(HuggingFaceTokenizer, LeavesTheHubsCacheByNoName) {
   }
 }
 
+TEST(HuggingFaceTokenizer, TakesTheAttributesOfAddedTokensFromTheConfig) {
+  Json file = tiny();
+  const Json stripping = {{"content", "<s>"}, {"special", true}, {"lstrip", true}};
+  const Json plain = {{"content", "<s>"}, {"special", true}};
+  EXPECT_THAT(*(*open(file, {{"added_tokens_decoder", {{"258", stripping}}}}))->encode("the <s>"),
+              ElementsAre(257, 258));
+  file["added_tokens"][0]["lstrip"] = true;
+  file["added_tokens"].push_back(file["added_tokens"][0]);  // once more, which changes nothing
+  EXPECT_THAT(*(*open(file))->encode("the <s>"), ElementsAre(257, 258));
+  EXPECT_THAT(*(*open(file, {{"added_tokens_decoder", {{"258", plain}}}}))->encode("the <s>"),
+              ElementsAre(257, ' ', 258));
+}
+
 TEST(HuggingFaceTokenizer, RefusesConfigsThatContradict) {
-  const Json token = {{"content", "<s>"}, {"special", true}, {"lstrip", true}};
-  EXPECT_THAT(error_of(tiny(), {{"added_tokens_decoder", {{"258", token}}}}),
-              HasSubstr("tokenizer_config.json describes it differently"));
+  const Json token = {{"content", "<s>"}, {"special", true}};
+  EXPECT_THAT(error_of(tiny(), {{"added_tokens_decoder", {{"260", token}}}}),
+              HasSubstr("added token \"<s>\" of tokenizer_config.json: expected id 258, found id "
+                        "260"));
   EXPECT_THAT(error_of(tiny(), {{"split_special_tokens", 1}}),
               HasSubstr("split_special_tokens: expected"));
   EXPECT_THAT(error_of(tiny(), {{"eos_token", 5}}), HasSubstr("expected a token of at least"));

@@ -34,6 +34,12 @@ Result<AddedToken> read_added_token(const JsonPart& part) {
   return token;
 }
 
+/// Whether two tokens of one content are alike.
+bool same_token(const AddedToken& a, const AddedToken& b) {
+  return a.id == b.id && a.special == b.special && a.normalized == b.normalized &&
+         a.single_word == b.single_word && a.lstrip == b.lstrip && a.rstrip == b.rstrip;
+}
+
 /// Gives added tokens their ids, as tokenizers does: that of the vocabulary, else the next one, as
 /// if the vocabulary's ids were 0, 1, ...
 class AddedVocabulary {
@@ -44,9 +50,11 @@ class AddedVocabulary {
     next_id_ = static_cast<int32_t>(file.vocabulary.entries().size());
   }
 
-  /// token.id is what the file says.
-  Status add(const AddedToken& token) {
-    if (find(token.content) != nullptr) {
+  /// token.id is what the file says. from: where the token stands, for messages; empty: in the
+  /// list.
+  Status add(const AddedToken& token, std::string_view from = {}) {
+    if (const AddedToken* const earlier = find(token.content)) {
+      if (same_token(token, *earlier)) return {};
       return make_error(StatusCode::kCorruption, "{}: expected added token {} once, found it again",
                         name_, text::printable(token.content));
     }
@@ -56,8 +64,8 @@ class AddedVocabulary {
         entry >= 0 ? file_.vocabulary.entries()[static_cast<size_t>(entry)].id : token.id;
     const bool taken = entry < 0 && used_.contains(token.id);
     if (taken || expected != token.id) {
-      return make_error(StatusCode::kCorruption, "{}: added token {}: expected {}, found id {}",
-                        name_, text::printable(token.content),
+      return make_error(StatusCode::kCorruption, "{}: added token {}{}: expected {}, found id {}",
+                        name_, text::printable(token.content), from,
                         taken ? "an id that no other token has"
                               : fmt::format("id {} of the vocabulary", expected),
                         token.id);
@@ -65,8 +73,8 @@ class AddedVocabulary {
     if (entry < 0 && token.id != next_id_) {
       return make_error(
           StatusCode::kUnsupported,
-          "{}: added token {}: expected id {}, which tokenizers gives it, found id {}", name_,
-          text::printable(token.content), next_id_, token.id);
+          "{}: added token {}{}: expected id {}, which tokenizers gives it, found id {}", name_,
+          text::printable(token.content), from, next_id_, token.id);
     }
     used_.insert(token.id);
     if (entry < 0) ++next_id_;
@@ -80,7 +88,7 @@ class AddedVocabulary {
     if (const AddedToken* const known = find(token.content)) {
       if (named_.contains(token.content)) {
         token.id = known->id;
-        file_.added_tokens[static_cast<size_t>(known - file_.added_tokens.data())] = token;
+        replace(*known, token);
       }
       return {};
     }
@@ -88,6 +96,11 @@ class AddedVocabulary {
     const int32_t entry = file_.vocabulary.find(token.content);
     token.id = entry >= 0 ? file_.vocabulary.entries()[static_cast<size_t>(entry)].id : next_id_;
     return add(token);
+  }
+
+  /// known: of find().
+  void replace(const AddedToken& known, const AddedToken& token) {
+    file_.added_tokens[static_cast<size_t>(&known - file_.added_tokens.data())] = token;
   }
 
   const AddedToken* find(std::string_view content) const {
@@ -104,11 +117,6 @@ class AddedVocabulary {
   std::set<std::string> named_;  // that add_named() added
   int32_t next_id_;              // also where an id of the vocabulary is larger
 };
-
-bool same_token(const AddedToken& a, const AddedToken& b) {
-  return a.id == b.id && a.special == b.special && a.normalized == b.normalized &&
-         a.single_word == b.single_word && a.lstrip == b.lstrip && a.rstrip == b.rstrip;
-}
 
 /// Those that are looked for in normalized text are normalized themselves, as in tokenizers.
 Status normalize_added_tokens(const std::string& name, TokenizerJson& file) {
@@ -163,12 +171,14 @@ Status read_added_tokens(const JsonPart& root, bool adds_stand_ins, TokenizerCon
   }
   for (const AddedToken& token : config.added_tokens) {
     const AddedToken* const known = added.find(token.content);
-    if (known == nullptr) {
-      MEG_RETURN_IF_ERROR(added.add(token));
-    } else if (!same_token(*known, token)) {
+    if (known != nullptr && known->id == token.id) {
+      added.replace(*known, token);
+    } else if (known == nullptr) {
+      MEG_RETURN_IF_ERROR(added.add(token, " of tokenizer_config.json"));
+    } else {
       return make_error(StatusCode::kUnsupported,
-                        "{}: added token {}: tokenizer_config.json describes it differently",
-                        root.place(), text::printable(token.content));
+                        "{}: added token {} of tokenizer_config.json: expected id {}, found id {}",
+                        root.place(), text::printable(token.content), known->id, token.id);
     }
   }
   // Tokens that tokenizer_config.json names and no file adds: transformers adds them after all

@@ -46,6 +46,17 @@ class CharacterSet {
   std::vector<bool> has_ = std::vector<bool>(kCodePoints);
 };
 
+/// Classes that Oniguruma knows by names, as in `[[:space:]]`; those made of derived properties,
+/// such as [:alpha:], are left out.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kNamedClasses = {
+    {{"space", R"(\s)"},
+     {"digit", R"(\p{Nd})"},
+     {"blank", R"(\p{Zs}\t)"},
+     {"cntrl", R"(\p{Cc})"},
+     {"punct", R"(\p{P}\p{S})"},
+     {"xdigit", "0-9A-Fa-f"},
+     {"ascii", R"(\x00-\x7f)"}}};
+
 /// Reads one bracket expression.
 class BracketReader {
  public:
@@ -91,7 +102,7 @@ class BracketReader {
 
   /// Adds an expression within, a class, a character or a range of characters.
   Status read_element(CharacterSet& set) {
-    if (rest_.starts_with("[:")) return refuse("[: within brackets");
+    if (rest_.starts_with("[:")) return read_named_class(set);
     if (rest_.starts_with('[')) {
       BracketReader inner(rest_, name_, left_);
       MEG_ASSIGN_OR_RETURN(const CharacterSet within, inner.read());
@@ -118,6 +129,23 @@ class BracketReader {
     if (last < first) return refuse("a range that ends before it begins");
     set.add(first, last);
     return {};
+  }
+
+  /// Adds `[:space:]` or, negated, `[:^space:]`.
+  Status read_named_class(CharacterSet& set) {
+    const size_t end = std::min(rest_.find(":]"), rest_.size());
+    std::string_view name = rest_.substr(2, end - 2);
+    const bool is_negated = name.starts_with('^');
+    if (is_negated) name.remove_prefix(1);
+    for (const auto& [known, elements] : kNamedClasses) {
+      if (name != known || end == rest_.size()) continue;
+      rest_.remove_prefix(end + 2);
+      const std::string brackets = fmt::format("[{}{}]", is_negated ? "^" : "", elements);
+      MEG_ASSIGN_OR_RETURN(const CharacterSet named, BracketReader(brackets, name_, left_).read());
+      set.unite(named);
+      return {};
+    }
+    return refuse(fmt::format("[:{}:] within brackets", text::printable_name(name)));
   }
 
   std::string_view element() const {
