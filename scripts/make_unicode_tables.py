@@ -185,6 +185,35 @@ class BitTable(Table):
         return bytes(found)
 
 
+class ScriptTable(Table):
+    """Numbers of the scripts at whose borders UnicodeScripts splits, some of which are one to it; 0 for characters that
+    belong to any script."""
+
+    @staticmethod
+    def of_one_script_with(known, characters):
+        """Of the characters those that it does not split from a known one, nor that from them."""
+        from tokenizers import pre_tokenizers
+        scripts = pre_tokenizers.UnicodeScripts()
+        for start in range(0, len(characters), 4096):
+            some = characters[start:start + 4096]
+            pieces = scripts.pre_tokenize_str(known + "".join(character + known for character in some))
+            borders = {begin for _, (begin, _) in pieces}
+            yield from (character for place, character in enumerate(some)
+                        if borders.isdisjoint((2 * place + 1, 2 * place + 2)))
+
+    def classes_of_all_code_points(self):
+        found = bytearray(CODE_POINTS)
+        of_any = set(self.of_one_script_with("a", EVERYTHING)) & set(self.of_one_script_with("\u03b1", EVERYTHING))
+        rest = [character for character in EVERYTHING if character not in of_any]
+        for number in itertools.count(1):
+            if not rest:
+                return bytes(found)
+            of_script = set(self.of_one_script_with(rest[0], rest))
+            for character in of_script:
+                found[ord(character)] = number
+            rest = [character for character in rest if character not in of_script]
+
+
 class LowerCaseTable(Table):
     """For each code point the place of the difference to its lower case in a list; 0 where that is several."""
 
@@ -275,6 +304,7 @@ TABLES = [
              ["control", "nonspacing mark", "punctuation", "word", "numeric"]),
     BitTable("grapheme_class", "tokenizers", characters_of_graphemes,
              ["joins", "prepended", "consonant", "linker", "conjunct"]),
+    ScriptTable("script", "tokenizers", None, None),
     LowerCaseTable("lower_case", "tokenizers", None, None),
     PropertyTable("pattern_property", "tokenizers", None, None),
 ]

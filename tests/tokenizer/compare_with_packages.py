@@ -186,6 +186,12 @@ def made_tokenizers(corpus):
         yield behavior, byte_level(corpus, sequence([split(r"\s", behavior), bytes_alone]))
     yield "punctuation", byte_level(corpus, sequence([pre_tokenizers.Punctuation(), bytes_alone]))
     yield "whitespace", byte_level(corpus, sequence([pre_tokenizers.WhitespaceSplit(), bytes_alone]))
+    alphabet = normalizers.ByteLevel()
+    yield "bytes by a normalizer", add_tokens(byte_level(alphabet.normalize_str(corpus), split("\u0120", "merged_with_next"),
+                                                         normalizer=normalizers.Sequence([normalizers.NFC(), alphabet])))
+    scripts = pre_tokenizers.UnicodeScripts()
+    for steps in ([scripts, level], [pre_tokenizers.Whitespace(), scripts, bytes_alone], [level, scripts]):
+        yield f"scripts {len(steps)}", byte_level(corpus, sequence(steps))
     yield "no words", byte_level(corpus, bytes_alone)
     for words in (level, sequence([split(PATTERNS["o200k"]), bytes_alone])):
         yield "lost bytes", without_every_byte(corpus, words)
@@ -365,6 +371,7 @@ def tokenizers_of_words(corpus):
     yield "unigram digits", unigram(corpus, None, sequence([pre_tokenizers.Digits(), metaspace(prepend_scheme="first")]))
     yield "unigram after metaspace", unigram(corpus, None, sequence([metaspace(prepend_scheme="first"),
                                                                     pre_tokenizers.Punctuation()]))
+    yield "unigram of scripts", unigram(corpus, None, sequence([pre_tokenizers.UnicodeScripts(), metaspace()]))
     yield "unigram alone", unigram(corpus, None, None)
     yield "unigram whole", unigram(corpus, normalizers.Strip(), metaspace(split=False))
     yield "unigram ties", tied_unigram()

@@ -102,6 +102,26 @@ TEST(HuggingFaceIds, CutsWhatMetaspaceHasMade) {
   }
 }
 
+TEST(HuggingFaceIds, CutsWhereTheScriptChanges) {
+  Json file = characters({{"a", 0},
+                          {"\u0431", 1},
+                          {" ", 2},
+                          {"\u4e2d", 3},
+                          {"\u304b", 4},
+                          {".", 5},
+                          {"ab", 6},
+                          {"\u4e2d\u304b", 7},
+                          {"b", 8},
+                          {"a ", 9},
+                          {"a\u0431", 10}});
+  file["model"]["merges"] = {"a b", "\u4e2d \u304b", Json::array({"a", " "}), "a \u0431"};
+  file["pre_tokenizer"] = {{"type", "UnicodeScripts"}};
+  EXPECT_THAT(ids_of(file, " a\u0431 a. \u4e2d\u304b ab"), ElementsAre(0, 1, 2, 0, 5, 2, 7, 2, 6));
+  // What stands in front of the first script is lost, as in the package.
+  EXPECT_THAT(ids_of(file, "  .a"), ElementsAre(5, 0));
+  EXPECT_THAT(ids_of(file, "   "), ElementsAre());
+}
+
 TEST(HuggingFaceIds, LowersCapitalsOfUnicode16And17) {
   Json file = characters({{"\u019b", 0}, {"\u1c8a", 1}, {"\U00016ebb", 2}});
   file["normalizer"] = {{"type", "Lowercase"}};

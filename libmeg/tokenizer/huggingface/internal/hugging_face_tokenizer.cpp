@@ -240,6 +240,8 @@ void HuggingFaceTokenizer::collect_tokens() {
     tokens.push_back({token.matched, token.id});
     if (token.matched != token.content) rewritten.insert(token.id);
   }
+  // Bytes may come from a normalizer as well; then only the decoder says so.
+  const bool in_alphabet = file_.pre_tokenizer.byte_level || file_.decoder->is_byte_level();
   std::stable_sort(tokens.begin(), tokens.end(),
                    [](const auto& a, const auto& b) { return a.id < b.id; });
   ids_.reserve(tokens.size());
@@ -251,13 +253,12 @@ void HuggingFaceTokenizer::collect_tokens() {
     if (i + 1 < tokens.size() && tokens[i + 1].id == id) continue;
     // Without the byte-level alphabet tokens are text, with the space mark for a space.
     std::string bytes;
-    if (!file_.pre_tokenizer.byte_level || !append_alphabet_bytes(text, bytes)) {
+    if (!in_alphabet || !append_alphabet_bytes(text, bytes)) {
       bytes = file_.words              ? file_.words->token_bytes(text)
               : rewritten.contains(id) ? std::string(text)
                                        : std::string(file_.bpe->token_bytes(id).value_or(text));
       constexpr std::string_view kSpace = "\xE2\x96\x81";
-      for (size_t at = 0;
-           !file_.pre_tokenizer.byte_level && (at = bytes.find(kSpace, at)) != std::string::npos;
+      for (size_t at = 0; !in_alphabet && (at = bytes.find(kSpace, at)) != std::string::npos;
            ++at) {
         bytes.replace(at, kSpace.size(), " ");
       }

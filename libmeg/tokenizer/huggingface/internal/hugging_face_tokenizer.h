@@ -56,9 +56,7 @@ class HuggingFaceTokenizer : public Tokenizer {
 
   std::optional<std::string_view> token_bytes(int32_t id) const override;
 
-  bool joins_token_bytes() const override {
-    return file_.pre_tokenizer.byte_level && file_.decoder->is_byte_level();
-  }
+  bool joins_token_bytes() const override { return file_.decoder->is_byte_level(); }
 
   int32_t max_id() const override { return ids_.back(); }
 

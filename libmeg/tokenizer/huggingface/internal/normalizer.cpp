@@ -5,6 +5,7 @@
 
 #include "libmeg/text/printable.h"
 #include "libmeg/text/utf8.h"
+#include "libmeg/tokenizer/bpe/internal/byte_alphabet.h"
 #include "libmeg/tokenizer/huggingface/internal/precompiled.h"
 #include "libmeg/tokenizer/huggingface/internal/replace_byte.h"
 #include "libmeg/tokenizer/huggingface/internal/unicode_form.h"
@@ -86,6 +87,14 @@ void change_as_nmt(char32_t c, std::string& changed) {
                      is_in(0x200B, 0x200F) || c == 0x2028 || c == 0x2029 || c == 0x2581 ||
                      c == 0xFEFF || c == 0xFFFD;
   text::append_code_point(space ? U' ' : c, changed);
+}
+
+void write_in_byte_alphabet(char32_t c, std::string& changed) {
+  std::string bytes;
+  text::append_code_point(c, bytes);
+  for (const char byte : bytes) {
+    text::append_code_point(byte_character(static_cast<uint8_t>(byte)), changed);
+  }
 }
 
 // The steps of BertNormalizer.
@@ -348,6 +357,7 @@ Made read_normalizer(const JsonPart& part) {
   if (type == "Lowercase") return make<Lowercase>();
   if (type == "StripAccents") return make<ChangeCharacters>(strip_accent);
   if (type == "Nmt") return make<ChangeCharacters>(change_as_nmt);
+  if (type == "ByteLevel") return make<ChangeCharacters>(write_in_byte_alphabet);
   if (type == "BertNormalizer") return read_bert(part);
   if (type == "Precompiled") return read_precompiled(part);
   return part.unsupported(text::printable_name(type));

@@ -9,6 +9,7 @@
 #include "libmeg/tokenizer/bpe/internal/byte_alphabet.h"
 #include "libmeg/tokenizer/huggingface/internal/normalizer.h"
 #include "libmeg/tokenizer/internal/character_class.h"
+#include "libmeg/tokenizer/internal/script.h"
 #include "libmeg/tokenizer/internal/step_class.h"
 
 namespace meg::tokenizer {
@@ -67,10 +68,25 @@ Result<std::vector<Part>> parts_of(const Pattern& pattern, const SplitStep& step
   return parts;
 }
 
+std::vector<Part> parts_by_script(std::string_view text) {
+  std::vector<Part> parts;
+  uint8_t last = kAnyScript;
+  for (size_t at = 0; at < text.size();) {
+    const text::DecodedCodePoint next = text::decode_code_point(text.substr(at));
+    const uint8_t script = script_of(next.code_point);
+    if (script != kAnyScript && script != last) parts.push_back({at, at, false});
+    if (script != kAnyScript) last = script;
+    at += next.size;
+    if (!parts.empty()) parts.back().end = at;
+  }
+  return parts;
+}
+
 Result<std::vector<Part>> parts_of(const SplitStep& step, std::string_view text) {
   if (const auto* const wanted = std::get_if<std::string>(&step.pattern)) {
     return parts_of(*wanted, step, text);
   }
+  if (std::holds_alternative<ScriptBorders>(step.pattern)) return parts_by_script(text);
   const auto* const regex = std::get_if<RegexMatcher>(&step.pattern);
   return regex != nullptr ? parts_of(*regex, step, text)
                           : parts_of(std::get<1>(step.pattern), text);
@@ -184,6 +200,7 @@ class Reader {
     if (type == "BertPreTokenizer") {
       return add_classes(is_punctuation, SplitBehavior::kIsolated, part);
     }
+    if (type == "UnicodeScripts") return read_scripts(part);
     if (type == "CharDelimiterSplit") return read_delimiter(part);
     if (type == "FixedLength") return read_fixed_length(part);
     if (type == "Metaspace") return read_metaspace(part);
@@ -266,6 +283,13 @@ class Reader {
       MEG_ASSIGN_OR_RETURN(behavior, read_behavior(*named));
     }
     return add_class(is_punctuation, behavior, part);
+  }
+
+  Status read_scripts(const JsonPart& part) {
+    MEG_RETURN_IF_ERROR(part.allow_only({"type"}));
+    MEG_RETURN_IF_ERROR(words_to_step(part));
+    add({ScriptBorders()});
+    return {};
   }
 
   Status read_delimiter(const JsonPart& part) {

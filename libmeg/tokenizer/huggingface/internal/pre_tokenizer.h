@@ -16,11 +16,14 @@ namespace meg::tokenizer {
 /// What becomes of the matches of a pattern that splits a text.
 enum class SplitBehavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWithNext, kContiguous };
 
+/// Cuts where the script changes, and drops what stands before the first character of a script.
+struct ScriptBorders {};
+
 /// A step that cuts texts into smaller ones.
 struct SplitStep {
   /// Each match of an expression, each character of a class, or each occurrence of a text, which is
-  /// not empty, is a match.
-  std::variant<RegexMatcher, bool (*)(char32_t code_point), std::string> pattern;
+  /// not empty, is a match; of ScriptBorders nothing is.
+  std::variant<RegexMatcher, bool (*)(char32_t code_point), std::string, ScriptBorders> pattern;
   SplitBehavior behavior = SplitBehavior::kIsolated;
   bool invert = false;  ///< The texts between the matches count as the matches.
 
