@@ -34,9 +34,7 @@ void BpeModel::start_pieces(std::string_view word, std::vector<int32_t>& pieces)
     for (const char byte : word) pieces.push_back(static_cast<uint8_t>(byte));
   } else if (in_byte_alphabet_) {
     std::string characters;
-    for (const char byte : word) {
-      text::append_code_point(byte_character(static_cast<uint8_t>(byte)), characters);
-    }
+    append_byte_characters(word, characters);
     start_characters(characters, pieces);
   } else {
     start_characters(word, pieces);
@@ -82,7 +80,8 @@ std::string BpeModel::rules(const std::set<int32_t>& apart) const {
   std::string text = fmt::format("bpe {} {} {} {}\n", of_characters_, fallback_bytes_.all(),
                                  of_characters_ && fuse_unknown_, !whole_words_.empty());
   if (in_byte_alphabet_) text.append("byte alphabet\n");
-  if (marks_word_borders()) text.append(fmt::format("affixes {} {}\n", prefix_, suffix_));
+  if (marks_word_borders())
+    text.append(fmt::format("affixes {} {} {}\n", prefix_.size(), prefix_, suffix_));
   if (unknown_ != kNone && of_characters_) text.append(piece_bytes(unknown_)).append("\n");
   // Hundreds of thousands of numbers: to_chars is faster than a format string.
   const auto add_number = [&text](size_t number) {

@@ -36,6 +36,12 @@ constexpr Tables kTables;
 
 char32_t byte_character(uint8_t byte) { return kTables.character[byte]; }
 
+void append_byte_characters(std::string_view bytes, std::string& text) {
+  for (const char byte : bytes) {
+    text::append_code_point(byte_character(static_cast<uint8_t>(byte)), text);
+  }
+}
+
 std::optional<uint8_t> character_byte(char32_t character) {
   if (character >= kCharacters || kTables.byte[character] < 0) return std::nullopt;
   return static_cast<uint8_t>(kTables.byte[character]);

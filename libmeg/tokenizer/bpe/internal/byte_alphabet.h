@@ -13,6 +13,9 @@ namespace meg::tokenizer {
 /// Mirrors Megatron-LM megatron/tokenizer/gpt2_tokenization.py: bytes_to_unicode.
 char32_t byte_character(uint8_t byte);
 
+/// Appends the characters that stand for the bytes, in UTF-8.
+void append_byte_characters(std::string_view bytes, std::string& text);
+
 /// The byte that a character stands for; empty for a character outside the alphabet.
 std::optional<uint8_t> character_byte(char32_t character);
 

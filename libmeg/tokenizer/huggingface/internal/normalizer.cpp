@@ -92,9 +92,7 @@ void change_as_nmt(char32_t c, std::string& changed) {
 void write_in_byte_alphabet(char32_t c, std::string& changed) {
   std::string bytes;
   text::append_code_point(c, bytes);
-  for (const char byte : bytes) {
-    text::append_code_point(byte_character(static_cast<uint8_t>(byte)), changed);
-  }
+  append_byte_characters(bytes, changed);
 }
 
 // The steps of BertNormalizer.

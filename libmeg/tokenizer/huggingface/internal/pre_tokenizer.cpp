@@ -152,7 +152,7 @@ Status split_in_alphabet(const SplitStep& step, std::string_view text,
   std::string characters;
   std::vector<size_t> bytes;  // the place in text of what each byte of `characters` belongs to
   for (size_t at = 0; at < text.size(); ++at) {
-    text::append_code_point(byte_character(static_cast<uint8_t>(text[at])), characters);
+    append_byte_characters(text.substr(at, 1), characters);
     bytes.resize(characters.size(), at);
   }
   bytes.push_back(text.size());
