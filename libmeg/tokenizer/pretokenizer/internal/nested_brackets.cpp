@@ -17,17 +17,17 @@ namespace {
 constexpr char32_t kCodePoints = 0x110000;
 
 /// A set of code points.
-class CharacterSet {
+class CodePointSet {
  public:
   void add(char32_t first, char32_t last) {
     for (char32_t c = first; c <= last; ++c) has_[c] = true;
   }
 
-  void unite(const CharacterSet& other) {
+  void unite(const CodePointSet& other) {
     for (char32_t c = 0; c < kCodePoints; ++c) has_[c] = has_[c] || other.has_[c];
   }
 
-  void intersect(const CharacterSet& other) {
+  void intersect(const CodePointSet& other) {
     for (char32_t c = 0; c < kCodePoints; ++c) has_[c] = has_[c] && other.has_[c];
   }
 
@@ -64,15 +64,15 @@ class BracketReader {
   BracketReader(std::string_view rest, const std::string& name, int& left)
       : rest_(rest), name_(name), left_(left) {}
 
-  Result<CharacterSet> read() {
+  Result<CodePointSet> read() {
     if (--left_ < 0) return refuse("more than 64 nested brackets");
     rest_.remove_prefix(1);
     const bool is_negated = take("^");
     if (rest_.starts_with(']')) return refuse("] at the beginning of brackets");
-    CharacterSet all;
+    CodePointSet all;
     all.invert();
     do {
-      CharacterSet part;
+      CodePointSet part;
       if (ends_part()) return refuse("&& without a class at both sides");
       while (!ends_part()) MEG_RETURN_IF_ERROR(read_element(part));
       all.intersect(part);
@@ -101,11 +101,11 @@ class BracketReader {
   }
 
   /// Adds an expression within, a class, a character or a range of characters.
-  Status read_element(CharacterSet& set) {
+  Status read_element(CodePointSet& set) {
     if (rest_.starts_with("[:")) return read_named_class(set);
     if (rest_.starts_with('[')) {
       BracketReader inner(rest_, name_, left_);
-      MEG_ASSIGN_OR_RETURN(const CharacterSet within, inner.read());
+      MEG_ASSIGN_OR_RETURN(const CodePointSet within, inner.read());
       rest_ = inner.rest();
       set.unite(within);
       return {};
@@ -132,7 +132,7 @@ class BracketReader {
   }
 
   /// Adds `[:space:]` or, negated, `[:^space:]`.
-  Status read_named_class(CharacterSet& set) {
+  Status read_named_class(CodePointSet& set) {
     const size_t end = std::min(rest_.find(":]"), rest_.size());
     std::string_view name = rest_.substr(2, end - 2);
     const bool is_negated = name.starts_with('^');
@@ -141,7 +141,7 @@ class BracketReader {
       if (name != known || end == rest_.size()) continue;
       rest_.remove_prefix(end + 2);
       const std::string brackets = fmt::format("[{}{}]", is_negated ? "^" : "", elements);
-      MEG_ASSIGN_OR_RETURN(const CharacterSet named, BracketReader(brackets, name_, left_).read());
+      MEG_ASSIGN_OR_RETURN(const CodePointSet named, BracketReader(brackets, name_, left_).read());
       set.unite(named);
       return {};
     }
@@ -234,7 +234,7 @@ Result<std::string> flatten_nested_brackets(std::string_view pattern, const std:
       continue;
     }
     BracketReader reader(rest, name, left);
-    MEG_ASSIGN_OR_RETURN(const CharacterSet set, reader.read());
+    MEG_ASSIGN_OR_RETURN(const CodePointSet set, reader.read());
     flat.append("[").append(set.text()).append("]");
     rest = reader.rest();
   }
