@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-TABLES = Path(__file__).parents[2] / "libmeg/tokenizer/internal/unicode_class_tables.cpp"
+TABLES = Path(__file__).parents[2] / "libmeg/tokenizer/unicode/unicode_class.ranges"
 TEXTS = 4000
 SKIPPED = 77
 NO_IDS = 2**32 - 1
@@ -107,7 +107,7 @@ def main():
     except ImportError:
         print("skipped: the Python package regex is not installed")
         return SKIPPED
-    if f"regex {regex.__version__}\n" not in TABLES.read_text():
+    if f"regex {regex.__version__}," not in TABLES.read_text():
         print(f"skipped: regex {regex.__version__} is not the version of libmeg's tables")
         return SKIPPED
     program, vocab, merges = sys.argv[1:]

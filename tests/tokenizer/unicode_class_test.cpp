@@ -1,4 +1,4 @@
-#include "libmeg/tokenizer/internal/unicode_class.h"
+#include "libmeg/tokenizer/unicode/internal/unicode_class.h"
 
 #include <gtest/gtest.h>
 

@@ -13,8 +13,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from texts_to_tokenize import WORDS, decode, encode, random_character, random_text
 
-TABLES = (Path(__file__).parents[3]
-          / "libmeg/tokenizer/wordpiece/internal/bert_character_tables.cpp")
+TABLES = Path(__file__).parents[3] / "libmeg/tokenizer/unicode/bert_property.ranges"
 TEXTS = 2500
 SKIPPED = 77
 CHINESE = [(0x4E00, 0x9FFF), (0x3400, 0x4DBF), (0x20000, 0x2A6DF), (0x2A700, 0x2B73F),
@@ -112,7 +111,7 @@ def texts_of(chooser):
 
 
 def main():
-    if f"// Unicode: {unicodedata.unidata_version} " not in TABLES.read_text():
+    if f"unicodedata {unicodedata.unidata_version}," not in TABLES.read_text():
         print(f"skipped: Unicode {unicodedata.unidata_version} is not that of libmeg's tables")
         return SKIPPED
     program = sys.argv[1]

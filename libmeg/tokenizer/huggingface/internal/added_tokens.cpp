@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "libmeg/text/utf8.h"
-#include "libmeg/tokenizer/internal/character_class.h"
-#include "libmeg/tokenizer/internal/step_class.h"
+#include "libmeg/tokenizer/unicode/internal/character_class.h"
+#include "libmeg/tokenizer/unicode/internal/step_class.h"
 
 // Added tokens are found in a text before it is split or normalized. As in tokenizers the first
 // match from the left wins, and of several at one place the longest. Texts have few of them: the

@@ -8,9 +8,9 @@
 #include "libmeg/text/utf8.h"
 #include "libmeg/tokenizer/bpe/internal/byte_alphabet.h"
 #include "libmeg/tokenizer/huggingface/internal/normalizer.h"
-#include "libmeg/tokenizer/internal/character_class.h"
-#include "libmeg/tokenizer/internal/script.h"
-#include "libmeg/tokenizer/internal/step_class.h"
+#include "libmeg/tokenizer/unicode/internal/character_class.h"
+#include "libmeg/tokenizer/unicode/internal/script.h"
+#include "libmeg/tokenizer/unicode/internal/step_class.h"
 
 namespace meg::tokenizer {
 namespace {

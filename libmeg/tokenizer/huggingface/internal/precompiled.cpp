@@ -10,7 +10,7 @@
 
 #include "libmeg/text/utf8.h"
 #include "libmeg/tokenizer/internal/base64.h"
-#include "libmeg/tokenizer/internal/grapheme_class.h"
+#include "libmeg/tokenizer/unicode/internal/grapheme_class.h"
 #include "libmeg/tokenizer/sentencepiece/internal/charsmap.h"
 
 namespace meg::tokenizer {

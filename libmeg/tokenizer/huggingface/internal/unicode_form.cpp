@@ -14,7 +14,7 @@
 #include "libmeg/text/text_padding.h"
 #include "libmeg/text/utf8.h"
 #include "libmeg/tokenizer/huggingface/internal/character_scan.h"
-#include "libmeg/tokenizer/internal/normalization_class.h"
+#include "libmeg/tokenizer/unicode/internal/normalization_class.h"
 
 namespace meg::tokenizer {
 namespace {

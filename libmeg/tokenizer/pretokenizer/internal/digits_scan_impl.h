@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "libmeg/tokenizer/bpe/internal/fast/contraction.h"
-#include "libmeg/tokenizer/internal/step_class.h"
+#include "libmeg/tokenizer/unicode/internal/step_class.h"
 #include "libmeg/tokenizer/pretokenizer/internal/pattern_scan_impl.h"
 
 namespace meg::tokenizer {

@@ -6,8 +6,8 @@
 #include <cstdint>
 
 #include "libmeg/text/utf8.h"
-#include "libmeg/tokenizer/internal/character_class.h"
-#include "libmeg/tokenizer/internal/pattern_property.h"
+#include "libmeg/tokenizer/unicode/internal/character_class.h"
+#include "libmeg/tokenizer/unicode/internal/pattern_property.h"
 
 namespace meg::tokenizer {
 namespace {

@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "libmeg/tokenizer/bpe/internal/fast/block_characters.h"
-#include "libmeg/tokenizer/internal/character_class.h"
+#include "libmeg/tokenizer/unicode/internal/character_class.h"
 #include "libmeg/tokenizer/pretokenizer/internal/pattern_form.h"
 
 namespace meg::tokenizer {

@@ -9,8 +9,8 @@
 #include "libmeg/tokenizer/bpe/internal/fast/contraction.h"
 #include "libmeg/tokenizer/bpe/internal/fast/start_bits.h"
 #include "libmeg/tokenizer/bpe/internal/fast/word_scan.h"
-#include "libmeg/tokenizer/internal/character_class.h"
-#include "libmeg/tokenizer/internal/unicode_class.h"
+#include "libmeg/tokenizer/unicode/internal/character_class.h"
+#include "libmeg/tokenizer/unicode/internal/unicode_class.h"
 
 namespace meg::tokenizer::fast {
 namespace {

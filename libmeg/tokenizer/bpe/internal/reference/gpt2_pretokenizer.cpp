@@ -3,7 +3,7 @@
 #include <array>
 
 #include "libmeg/text/utf8.h"
-#include "libmeg/tokenizer/internal/unicode_class.h"
+#include "libmeg/tokenizer/unicode/internal/unicode_class.h"
 
 namespace meg::tokenizer::reference {
 

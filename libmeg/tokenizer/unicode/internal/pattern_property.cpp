@@ -1,4 +1,4 @@
-#include "libmeg/tokenizer/internal/pattern_property.h"
+#include "libmeg/tokenizer/unicode/internal/pattern_property.h"
 
 #include <algorithm>
 #include <string>
@@ -20,20 +20,20 @@ std::string plain_name(std::string_view name) {
 }  // namespace
 
 std::optional<PatternProperty> find_pattern_property(std::string_view name) {
-  using namespace pattern_property_tables;
   const std::string plain = plain_name(name);
   uint32_t values = 0;  // a bit for each category
-  for (const PropertyName& known : category_names()) {
+  for (const PropertyName& known : general_category_tables::names()) {
     const std::string category = plain_name(known.name);
     if (plain == category || plain == category.substr(0, 1)) values |= 1U << known.value;
   }
   if (values != 0) {
-    return PatternProperty{categories(),
+    return PatternProperty{general_category_tables::ranges(),
                            [values](uint8_t value) { return (values >> value & 1) != 0; }};
   }
-  for (const PropertyName& known : script_names()) {
+  for (const PropertyName& known : pattern_script_tables::names()) {
     if (plain != known.name) continue;
-    return PatternProperty{scripts(), [script = known.value](uint8_t v) { return v == script; }};
+    return PatternProperty{pattern_script_tables::ranges(),
+                           [script = known.value](uint8_t v) { return v == script; }};
   }
   return std::nullopt;
 }

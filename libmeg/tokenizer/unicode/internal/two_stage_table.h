@@ -5,7 +5,7 @@
 
 namespace meg::tokenizer {
 
-// Tables of scripts/make_unicode_tables.py and make_bert_tables.py: a code point's block is
+// Tables that the build expands from files of ranges: a code point's block is
 // stage1[code_point / kBlockSize], and its value is in that block at code_point % kBlockSize. Equal
 // blocks are stored once.
 inline constexpr size_t kBlockSize = 128;
