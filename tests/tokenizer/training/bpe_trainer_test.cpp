@@ -101,7 +101,7 @@ TEST(TableCounter, NamesTheFileOfAFullDisk) {
         }
         return status.message().find("counts: No space left") != std::string::npos
                    ? ""
-                   : status.message();
+                   : "found: " + status.message();
       });
   if (!is_mounted) GTEST_SKIP() << "mounting is not allowed";
 }
