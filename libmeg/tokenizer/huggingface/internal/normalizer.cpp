@@ -9,11 +9,11 @@
 #include "libmeg/tokenizer/huggingface/internal/precompiled.h"
 #include "libmeg/tokenizer/huggingface/internal/replace_byte.h"
 #include "libmeg/tokenizer/huggingface/internal/unicode_form.h"
+#include "libmeg/tokenizer/pretokenizer/internal/regex_matcher.h"
 #include "libmeg/tokenizer/unicode/internal/character_class.h"
 #include "libmeg/tokenizer/unicode/internal/lower_case.h"
 #include "libmeg/tokenizer/unicode/internal/normalization_class.h"
 #include "libmeg/tokenizer/unicode/internal/step_class.h"
-#include "libmeg/tokenizer/pretokenizer/internal/regex_matcher.h"
 
 // Normalizers of tokenizer.json. keeps() says cheaply that a text would stay as it is: most do, and
 // are then not copied.

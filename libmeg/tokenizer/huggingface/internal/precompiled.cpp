@@ -10,8 +10,8 @@
 
 #include "libmeg/text/utf8.h"
 #include "libmeg/tokenizer/internal/base64.h"
-#include "libmeg/tokenizer/unicode/internal/grapheme_class.h"
 #include "libmeg/tokenizer/sentencepiece/internal/charsmap.h"
+#include "libmeg/tokenizer/unicode/internal/grapheme_class.h"
 
 namespace meg::tokenizer {
 namespace {

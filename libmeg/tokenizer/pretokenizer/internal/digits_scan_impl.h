@@ -6,8 +6,8 @@
 #include <cstdint>
 
 #include "libmeg/tokenizer/bpe/internal/fast/contraction.h"
-#include "libmeg/tokenizer/unicode/internal/step_class.h"
 #include "libmeg/tokenizer/pretokenizer/internal/pattern_scan_impl.h"
+#include "libmeg/tokenizer/unicode/internal/step_class.h"
 
 namespace meg::tokenizer {
 namespace {

@@ -7,8 +7,8 @@
 #include <cstdint>
 
 #include "libmeg/tokenizer/bpe/internal/fast/block_characters.h"
-#include "libmeg/tokenizer/unicode/internal/character_class.h"
 #include "libmeg/tokenizer/pretokenizer/internal/pattern_form.h"
+#include "libmeg/tokenizer/unicode/internal/character_class.h"
 
 namespace meg::tokenizer {
 namespace {

@@ -11,10 +11,10 @@
 
 #include "libmeg/text/printable.h"
 #include "libmeg/text/utf8.h"
-#include "libmeg/tokenizer/unicode/internal/pattern_property.h"
 #include "libmeg/tokenizer/pretokenizer/internal/escape_ranges.h"
 #include "libmeg/tokenizer/pretokenizer/internal/nested_brackets.h"
 #include "libmeg/tokenizer/pretokenizer/internal/oniguruma_dialect.h"
+#include "libmeg/tokenizer/unicode/internal/pattern_property.h"
 
 namespace meg::tokenizer {
 namespace {
