@@ -134,6 +134,14 @@ class Contents(SpoiltCheckpoint):
             self.edit(name, change)
         self.assert_refused(self.reshape(), "mp_rank_02_000")
 
+    def assert_verify_only_asks_of_an_exchange(self, checkpoint, rank):
+        run = self.program("verify", "checkpoint", checkpoint)
+        self.assertEqual(run.returncode, 1)
+        findings = [line for line in run.stdout_text.splitlines() if "found" in line]
+        self.assertEqual(len(findings), 1, run.stdout_text)
+        self.assertIn(rank, findings[0])
+        self.assertIn("were the files of two ranks exchanged?", findings[0])
+
     def test_tensor_ranks_that_were_exchanged_are_refused(self):
         for stage in ("000", "001"):
             names = f"mp_rank_00_{stage}", f"mp_rank_01_{stage}"
@@ -141,7 +149,7 @@ class Contents(SpoiltCheckpoint):
             with self.subTest(stage=stage):
                 self.assert_refused(self.reshape(), names[1], "expected rank", "exchanged")
                 self.assert_nothing_saved()
-                self.assertEqual(self.program("verify", "checkpoint", self.source).returncode, 1)
+                self.assert_verify_only_asks_of_an_exchange(self.source, names[1])
             reference_files.exchange(*map(self.rank, names))
         self.assertEqual(self.reshape().returncode, 0)
 
@@ -157,6 +165,7 @@ class Contents(SpoiltCheckpoint):
         reference_files.exchange(paths[1], paths[2])
         self.assert_refused(self.reshape(load=self.path("saved"), save=self.path("merged")),
                             "mp_rank_00_002", "expected rank 2 or above", "found 1")
+        self.assert_verify_only_asks_of_an_exchange(self.path("saved"), "mp_rank_00_002")
         reference_files.exchange(paths[1], paths[2])
         run = self.reshape(load=self.path("saved"), save=self.path("merged"))
         self.assertEqual(run.returncode, 0, run.stderr_text)

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <iterator>
 #include <utility>
@@ -35,6 +36,15 @@ class CheckpointVerifier {
   void note_negative_moments(std::vector<Problem>* problems);
   Status read_values(const CheckpointRanks& ranks);
 
+  void drop_what_exchanged_files_explain() {
+    constexpr std::array kExplained = {CheckpointCheck::kNames, CheckpointCheck::kShapes,
+                                       CheckpointCheck::kReplicas,
+                                       CheckpointCheck::kTiedEmbeddings};
+    std::erase_if(report_.problems, [&](const Problem& problem) {
+      return std::find(kExplained.begin(), kExplained.end(), problem.check) != kExplained.end();
+    });
+  }
+
   void add_problems(std::vector<Problem> problems) {
     std::move(problems.begin(), problems.end(), std::back_inserter(report_.problems));
   }
@@ -63,6 +73,7 @@ Result<CheckpointReport> CheckpointVerifier::run() && {
   // found something, except the whole model, which then would only repeat it.
   MEG_RETURN_IF_ERROR(check_whole(ranks));
   MEG_RETURN_IF_ERROR(read_values(ranks));
+  if (ranks.are_exchanged) drop_what_exchanged_files_explain();
   return std::move(report_);
 }
 

@@ -44,6 +44,7 @@ class RankReader {
         MEG_RETURN_IF_ERROR(read_config());
       }
       place_ranks();
+      MEG_RETURN_IF_ERROR(check_order());
     }
     for (RankContent& copy : found_.copies) {
       if (read_model(&copy) && !options_.ignore_optimizer) read_optimizer(&copy);
@@ -72,6 +73,7 @@ class RankReader {
   Status read_sizes();
   Status read_config();
   void place_ranks();
+  Status check_order();
   void check_missing();
   /// Returns whether every parameter is known, which identifying the optimizer's state requires.
   bool read_model(RankContent* rank);
@@ -245,6 +247,24 @@ void RankReader::place_ranks() {
               return std::pair(a.pipeline_rank, a.tensor_rank) <
                      std::pair(b.pipeline_rank, b.tensor_rank);
             });
+}
+
+/// Whether the files of all ranks are where they were saved.
+Status RankReader::check_order() {
+  const auto all = static_cast<size_t>(found_.tensor_size * found_.pipeline_size);
+  if (found_.ranks.size() != all) return Status();
+  MEG_ASSIGN_OR_RETURN(const RankGrid grid,
+                       RankGrid::create(found_.tensor_size, 1, found_.tensor_size));
+  std::vector<std::shared_ptr<const TorchFile>> files;
+  for (const RankContent& rank : found_.ranks) files.push_back(rank.file);
+  const Status status = check_process_ranks(files, grid);
+  if (status.ok()) return status;
+  const auto named = std::find_if(files.begin(), files.end(), [&](const auto& file) {
+    return status.message().starts_with(file->path() + ": ");
+  });
+  add_problem(problem_of(CheckpointCheck::kRankFiles, (*named)->path(), status));
+  found_.are_exchanged = true;
+  return Status();
 }
 
 void RankReader::check_missing() {

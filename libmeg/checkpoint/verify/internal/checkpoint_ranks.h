@@ -60,6 +60,9 @@ struct CheckpointRanks {
   int64_t tensor_size = 1, pipeline_size = 1;
   std::optional<model::GptConfig> config;  ///< From the first rank's args.
   double version = 0;
+  /// What args say of their processes' order contradicts the folders; it was reported, and explains
+  /// names, shapes and copies that do not fit together.
+  bool are_exchanged = false;
 
   /// The first readable rank of a stage, or nullptr.
   const RankContent* of_stage(int64_t stage) const;

@@ -229,32 +229,6 @@ Status check_agreement(const TorchFile& file, const TorchFile& first) {
   return check_shape_fields(file, first);
 }
 
-/// Finds files that were exchanged: tensor ranks of one model have the same names and shapes, and
-/// the stages of core's models often do. Megatron numbers its processes so that their ranks grow
-/// along each parallel dimension; converters leave one rank in all files. files: in the order of
-/// the grid, stage by stage.
-Status check_process_ranks(const std::vector<std::shared_ptr<const TorchFile>>& files,
-                           const RankGrid& grid) {
-  const auto experts = static_cast<size_t>(grid.files_of_tensor_rank());
-  const auto stage = static_cast<size_t>(grid.size());
-  for (size_t i = 0; i < files.size(); ++i) {
-    // The files of a block differ in one dimension and those inside it, its neighbors by distance.
-    for (const auto& [distance, block] : {std::pair(size_t{1}, experts), std::pair(experts, stage),
-                                          std::pair(stage, files.size())}) {
-      if (i % block < distance) continue;
-      const TorchFile& before = *files[i - distance];
-      const std::optional<int64_t> expected = first_arg(before, {"rank"});
-      const std::optional<int64_t> found = first_arg(*files[i], {"rank"});
-      if (!expected.has_value() || !found.has_value() || *found >= *expected) continue;
-      return make_error(StatusCode::kCorruption,
-                        "{}: args: expected rank {} or above, as {} has {}, found {}; were the "
-                        "files of two ranks exchanged?",
-                        files[i]->path(), *expected, before.path(), *expected, *found);
-    }
-  }
-  return Status();
-}
-
 Result<TorchFile> open_in_thread(const std::string& path, PickleBudget* budget) {
   try {
     return TorchFile::open(path, budget);
@@ -483,6 +457,28 @@ Result<RankFiles> open_rank_files(const CheckpointFolder& given,
                       folder.folder);
   }
   return RankFilesReader(folder, fallback, table).read(with_copies);
+}
+
+Status check_process_ranks(const std::vector<std::shared_ptr<const TorchFile>>& files,
+                           const RankGrid& grid) {
+  const auto experts = static_cast<size_t>(grid.files_of_tensor_rank());
+  const auto stage = static_cast<size_t>(grid.size());
+  for (size_t i = 0; i < files.size(); ++i) {
+    // The files of a block differ in one dimension and those inside it, its neighbors by distance.
+    for (const auto& [distance, block] : {std::pair(size_t{1}, experts), std::pair(experts, stage),
+                                          std::pair(stage, files.size())}) {
+      if (i % block < distance) continue;
+      const TorchFile& before = *files[i - distance];
+      const std::optional<int64_t> expected = first_arg(before, {"rank"});
+      const std::optional<int64_t> found = first_arg(*files[i], {"rank"});
+      if (!expected.has_value() || !found.has_value() || *found >= *expected) continue;
+      return make_error(StatusCode::kCorruption,
+                        "{}: args: expected rank {} or above, as {} has {}, found {}; were the "
+                        "files of two ranks exchanged?",
+                        files[i]->path(), *expected, before.path(), *expected, *found);
+    }
+  }
+  return Status();
 }
 
 RankFiles rank_files_of(TorchFile file, int64_t tensor_rank, int64_t pipeline_rank) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "libmeg/checkpoint/dialects/mp_rank/internal/rank_grid.h"
 #include "libmeg/checkpoint/dialects/mp_rank/megatron_checkpoint.h"
 
 namespace meg::checkpoint {
@@ -47,6 +48,13 @@ Status check_tensor_bytes(const std::string& where, uint64_t tensor_bytes, uint6
 Result<RankFiles> open_rank_files(const CheckpointFolder& folder,
                                   const megatron::FieldLookup& fallback,
                                   const model::ParameterTable* table, bool with_copies = false);
+
+/// Finds files that were exchanged: tensor ranks of one model have the same names and shapes, and
+/// the stages of core's models often do. Megatron numbers its processes so that their ranks grow
+/// along each parallel dimension; converters leave one rank in all files. files: in the order of
+/// the grid, stage by stage. kCorruption names the first file whose rank is below another's.
+Status check_process_ranks(const std::vector<std::shared_ptr<const TorchFile>>& files,
+                           const RankGrid& grid);
 
 /// Wraps the one file of a single-rank checkpoint, or of this rank among several, whose numbers its
 /// args state.
