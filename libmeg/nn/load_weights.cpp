@@ -116,10 +116,6 @@ class Loading {
 Status load_weights(const checkpoint::MegatronCheckpoint& checkpoint, GptModel& model,
                     const LoadWeightsOptions& options) {
   MEG_RETURN_IF_ERROR(check_none_left(checkpoint, model));
-  // Those of the weights are compared while they are read.
-  for (const checkpoint::RankFile& rank : checkpoint.files()) {
-    MEG_RETURN_IF_ERROR(rank.file->check_metadata_crcs());
-  }
   const ParametersByName found = by_name(checkpoint);
   return libtorch::torch_guard([&]() -> Status {
     const c10::NoGradGuard without_gradients;

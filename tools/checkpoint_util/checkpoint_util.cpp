@@ -27,6 +27,7 @@ Result<checkpoint::MegatronCheckpoint> open_checkpoint(const CheckpointUtilArgum
   MEG_ASSIGN_OR_RETURN(checkpoint::OpenCheckpointOptions options, arguments.checkpoint.options());
   // A Hugging Face model has none.
   options.ignore_optimizer = arguments.no_optim || arguments.target_format == "huggingface";
+  options.check_crcs = !arguments.no_crc;
   return checkpoint::MegatronCheckpoint::open(folder, options);
 }
 
@@ -151,10 +152,6 @@ Status run(const CheckpointUtilArguments& arguments) {
   MEG_ASSIGN_OR_RETURN(const checkpoint::MegatronCheckpoint checkpoint,
                        open_checkpoint(arguments, folder));
   MEG_RETURN_IF_ERROR(arguments.checkpoint.check_against(checkpoint));
-  // What was parsed above decides where everything goes; of tensors the transfers take care.
-  for (const checkpoint::RankFile& rank : checkpoint.files()) {
-    if (!arguments.no_crc) MEG_RETURN_IF_ERROR(rank.file->check_metadata_crcs());
-  }
   if (arguments.target_format == "huggingface") return export_huggingface(arguments, checkpoint);
   return reshape(arguments, checkpoint);
 }

@@ -160,6 +160,7 @@ int verify_manifest_main(int argc, const char* const* argv) {
   if (!open_options.has_value()) return fail(open_options.error());
   arguments.open = *std::move(open_options);
   arguments.open.ignore_optimizer = no_optim;
+  arguments.open.check_crcs = !no_crc;
   arguments.options.include_optimizer = !no_optim;
   ProgressBar bar(0);
   arguments.options.digest = {

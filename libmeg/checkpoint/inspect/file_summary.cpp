@@ -48,7 +48,7 @@ FileSummary summarize_file(const std::string& path, const std::string& folder,
   summary.bytes = size_on_disk(path);
   summary.file = std::move(opened);
   if (summary.file == nullptr) {
-    Result<TorchFile> file = TorchFile::open(path, budget);
+    Result<TorchFile> file = TorchFile::open(path, {.budget = budget});
     if (!file.has_value()) {
       summary.status = file.error();
       return summary;

@@ -221,11 +221,6 @@ class StateReader {
 
 Result<TrainingState> read_training_state(const MegatronCheckpoint& checkpoint,
                                           const TrainingReadOptions& options) {
-  // Check before anything is believed: the pickled values were parsed as they came, without a look
-  // at their CRC.
-  for (const RankFile& rank : checkpoint.files()) {
-    MEG_RETURN_IF_ERROR(rank.file->check_metadata_crcs());
-  }
   return StateReader(checkpoint, options).read();
 }
 

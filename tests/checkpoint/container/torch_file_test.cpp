@@ -402,6 +402,24 @@ std::string everything_in(const std::string& bytes) {
   return all;
 }
 
+TEST(TorchFile, DoesNotOpenAPickleOfAnotherCrcUnlessAskedTo) {
+  std::string damaged = written_file();
+  const size_t key = damaged.find("\x01\0\0\0t", 0, 5);
+  ASSERT_NE(key, std::string::npos);
+  damaged[key + 4] = 'u';
+  const MemoryFile memory(damaged);
+  const auto refused = TorchFile::open(memory.path());
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code(), StatusCode::kCorruption);
+  EXPECT_THAT(refused.error().message(), HasSubstr("data.pkl"));
+  EXPECT_THAT(refused.error().message(), HasSubstr("CRC-32"));
+  const auto file =
+      TorchFile::open(memory.path(), {.budget = nullptr, .check_metadata_crcs = false});
+  ASSERT_TRUE(file.has_value()) << file.error().message();
+  EXPECT_TRUE(file->graph().find(file->root(), "u").has_value());
+  EXPECT_EQ(file->check_metadata_crcs().code(), StatusCode::kCorruption);
+}
+
 TEST(TorchFile, NoFlippedBytePassesForOtherContent) {
   const std::string whole = written_file();
   const std::string expected = everything_in(whole);

@@ -90,14 +90,14 @@ Form form_of(std::span<const std::byte> start) {
 }
 
 Result<TorchFileParts> read_parts(const io::FileDescriptor& descriptor, const io::MappedFile& map,
-                                  PickleBudget* budget) {
+                                  PickleBudget* budget, bool check_crc) {
   std::vector<std::byte> start(512);
   MEG_ASSIGN_OR_RETURN(const size_t found, descriptor.read_at(0, start));
   start.resize(found);
   switch (form_of(start)) {
     case Form::kZip: {
       MEG_ASSIGN_OR_RETURN(const io::FileSlice whole, io::FileSlice::whole(descriptor));
-      return read_torch_archive(whole, budget);
+      return read_torch_archive(whole, budget, check_crc);
     }
     case Form::kLegacy:
       return read_legacy_torch_file(map, budget);
@@ -147,7 +147,7 @@ TorchFile::TorchFile(TorchFile&&) noexcept = default;
 TorchFile& TorchFile::operator=(TorchFile&&) noexcept = default;
 TorchFile::~TorchFile() = default;
 
-Result<TorchFile> TorchFile::open(const std::string& path, PickleBudget* budget) {
+Result<TorchFile> TorchFile::open(const std::string& path, const TorchFileOptions& options) {
   auto state = std::make_unique<State>();
   MEG_ASSIGN_OR_RETURN(state->file, io::PooledFile::open(path));
   MEG_ASSIGN_OR_RETURN(const auto descriptor, state->file.pin());
@@ -157,9 +157,14 @@ Result<TorchFile> TorchFile::open(const std::string& path, PickleBudget* budget)
   state->name = path;
   state->bytes = state->map.size();
   PickleBudget own(state->bytes);
+  PickleBudget* const budget = options.budget != nullptr ? options.budget : &own;
   MEG_ASSIGN_OR_RETURN(state->parts,
-                       read_parts(*descriptor, state->map, budget != nullptr ? budget : &own));
-  return TorchFile(std::move(state));
+                       read_parts(*descriptor, state->map, budget, options.check_metadata_crcs));
+  TorchFile file(std::move(state));
+  // The one place where every reader passes: a file that is made of others keeps none of their
+  // archives' CRCs.
+  if (options.check_metadata_crcs) MEG_RETURN_IF_ERROR(file.check_metadata_crcs());
+  return file;
 }
 
 Result<TorchFile> TorchFile::compose(const std::string& name, const TorchFileContent& content,

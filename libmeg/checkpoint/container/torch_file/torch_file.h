@@ -33,6 +33,13 @@ struct TorchStorage {
 
 class TorchFileContent;
 
+struct TorchFileOptions {
+  /// Shared by the files of a checkpoint; without one the file has its own.
+  PickleBudget* budget = nullptr;
+  /// Compares CRC-32s as check_metadata_crcs() does, before anything in the file is believed.
+  bool check_metadata_crcs = true;
+};
+
 /// A file of torch.save: the zip form (torch >= 1.6) or the older form of five pickles, opened by
 /// its metadata alone. Nothing in it is executed; every offset, size, shape and stride was checked
 /// against the file. Tensor bytes are read when asked for. All const functions may be called by
@@ -42,10 +49,8 @@ class TorchFile {
   /// kCorruption where the file contradicts itself, kUnsupported for what this version does not
   /// read (compressed storages, tar files of torch < 0.1.10), each with the path, the place, what
   /// was expected and found. Tensors with big-endian data are read with their bytes swapped.
-  /// FORMAT.md lists what is checked.
-  /// budget: shared by the files of a checkpoint; without one the file has its own.
-  /// kResourceExhausted where its pickle grows beyond that.
-  static Result<TorchFile> open(const std::string& path, PickleBudget* budget = nullptr);
+  /// FORMAT.md lists what is checked. kResourceExhausted where its pickle grows beyond the budget.
+  static Result<TorchFile> open(const std::string& path, const TorchFileOptions& options = {});
 
   TorchFile(TorchFile&&) noexcept;
   TorchFile& operator=(TorchFile&&) noexcept;
@@ -103,7 +108,8 @@ class TorchFile {
   /// storage and both values.
   Status check_crc(int storage) const;
 
-  /// The same for all entries that are not storages, beginning with the pickled value.
+  /// The same for all entries that are not storages, beginning with the pickled value. open() calls
+  /// it unless its options say otherwise.
   Status check_metadata_crcs() const;
 
   /// The same for every entry of the archive, reading each byte once.

@@ -75,6 +75,9 @@ struct OpenCheckpointOptions {
   megatron::FieldLookup fallback;
   /// Skips the optimizer, so that unsupported forms are not an error.
   bool ignore_optimizer = false;
+  /// Whether what is pickled in rank files must have the CRC-32 that their archives record. In
+  /// other formats it must.
+  bool check_crcs = true;
 };
 
 /// A Megatron checkpoint in mp_rank folders, opened by metadata alone and presented as one whole

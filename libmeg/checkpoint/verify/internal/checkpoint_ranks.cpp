@@ -31,6 +31,7 @@ class RankReader {
         options_(options),
         report_(*report),
         budget_(rank_file_bytes(folder)),
+        opening_{.budget = &budget_, .check_metadata_crcs = options.check_crcs},
         found_(std::move(table)) {}
 
   Result<CheckpointRanks> read() {
@@ -85,11 +86,12 @@ class RankReader {
   const OpenCheckpointOptions& options_;
   CheckpointReport& report_;
   PickleBudget budget_;
+  TorchFileOptions opening_;
   CheckpointRanks found_;
 };
 
 void RankReader::open(const RankFolder& folder) {
-  Result<TorchFile> file = TorchFile::open(folder.file, &budget_);
+  Result<TorchFile> file = TorchFile::open(folder.file, opening_);
   if (!file.has_value()) {
     return add_problem(problem_of(CheckpointCheck::kFile, folder.file, file.error()));
   }
@@ -102,7 +104,7 @@ void RankReader::open(const RankFolder& folder) {
   found_.ranks.push_back(std::move(rank));
   if (!folder.has_distrib_optim) return;
   const std::string path = distrib_optim_path(folder.file);
-  Result<TorchFile> distributed = TorchFile::open(path, &budget_);
+  Result<TorchFile> distributed = TorchFile::open(path, opening_);
   if (!distributed.has_value()) {
     return add_problem(problem_of(CheckpointCheck::kFile, path, distributed.error()));
   }
@@ -117,7 +119,7 @@ bool RankReader::has_composed_ranks() const {
   if (is_composed(folder_.format)) return true;
   if (folder_.format != CheckpointFormat::kMpRank || folder_.ranks.empty()) return false;
   // If the first file cannot be opened, open() reports it in the other branch.
-  const Result<TorchFile> first = TorchFile::open(folder_.ranks[0].file);
+  const Result<TorchFile> first = TorchFile::open(folder_.ranks[0].file, opening_);
   if (!first.has_value()) return false;
   const std::optional<PickleId> args = first->graph().find(first->root(), "args");
   return args.has_value() &&
@@ -136,10 +138,10 @@ RankContent RankReader::content_of(const RankFile& file) {
 
 /// The ranks that such a folder is read as: all or none of them.
 Status RankReader::open_composed() {
-  MEG_ASSIGN_OR_RETURN(const RankFiles files,
-                       open_rank_files(folder_, options_.fallback,
-                                       options_.ignore_optimizer ? nullptr : &found_.table,
-                                       /*with_copies=*/true));
+  MEG_ASSIGN_OR_RETURN(
+      const RankFiles files,
+      open_rank_files(folder_, options_, options_.ignore_optimizer ? nullptr : &found_.table,
+                      /*with_copies=*/true));
   found_.tensor_size = files.tensor_size;
   found_.pipeline_size = files.pipeline_size;
   report_.notes.insert(report_.notes.end(), files.notes.begin(), files.notes.end());

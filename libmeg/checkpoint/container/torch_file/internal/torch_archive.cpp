@@ -66,7 +66,8 @@ Status place_storage(const ZipArchive& archive, const std::string& folder, const
 
 }  // namespace
 
-Result<TorchFileParts> read_torch_archive(const io::FileSlice& slice, PickleBudget* budget) {
+Result<TorchFileParts> read_torch_archive(const io::FileSlice& slice, PickleBudget* budget,
+                                          bool check_crc) {
   const io::FileDescriptor& file = slice.file();
   const std::string& path = slice.name();
   MEG_ASSIGN_OR_RETURN(ZipArchive archive, ZipArchive::open(slice));
@@ -86,12 +87,11 @@ Result<TorchFileParts> read_torch_archive(const io::FileSlice& slice, PickleBudg
   MEG_ASSIGN_OR_RETURN(const auto bytes, read_zip_entry(file, *pickle, max_bytes));
   if (!pickle->is_stored()) budget->take_inflated_bytes(bytes.size());
   const std::string name = path + ": " + text::printable(pickle->name, 200);
-  if (parts.has_crcs) {
+  if (parts.has_crcs && check_crc) {
     const uint32_t crc = io::crc32(bytes);
     if (crc != pickle->crc) {
-      parts.pickle_crc =
-          make_error(StatusCode::kCorruption, "{}: CRC-32: expected {:08x}, found {:08x}", name,
-                     pickle->crc, crc);
+      return make_error(StatusCode::kCorruption, "{}: CRC-32: expected {:08x}, found {:08x}", name,
+                        pickle->crc, crc);
     }
   }
   MEG_ASSIGN_OR_RETURN(const PickleStream stream,

@@ -20,12 +20,12 @@ struct TorchFileParts {
   bool is_legacy = false;
   bool has_crcs = false;
   bool is_byte_swapped = false;
-  Status pickle_crc;  ///< kCorruption where the archive's CRC-32 of the pickle is another.
 };
 
 /// Reads the zip form. Offsets in the result count from the first byte of the file, not of the
-/// slice.
-Result<TorchFileParts> read_torch_archive(const io::FileSlice& file, PickleBudget* budget);
+/// slice. check_crc: kCorruption where the archive's CRC-32 of the pickle is another.
+Result<TorchFileParts> read_torch_archive(const io::FileSlice& file, PickleBudget* budget,
+                                          bool check_crc = true);
 
 /// Reads the form of torch < 1.6: pickles of a magic number, a protocol number, the machine, the
 /// value and the list of storage keys; then each storage, a 64-bit count of elements and the

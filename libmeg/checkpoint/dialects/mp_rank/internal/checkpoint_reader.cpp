@@ -38,7 +38,7 @@ CheckpointReader::CheckpointReader(const CheckpointFolder& folder,
 
 Result<MegatronCheckpoint> CheckpointReader::read() {
   MEG_ASSIGN_OR_RETURN(RankFiles ranks,
-                       open_rank_files(state_->folder, options_.fallback,
+                       open_rank_files(state_->folder, options_,
                                        options_.ignore_optimizer ? nullptr : &state_->table));
   return read(std::move(ranks));
 }

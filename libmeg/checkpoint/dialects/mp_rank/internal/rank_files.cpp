@@ -229,9 +229,9 @@ Status check_agreement(const TorchFile& file, const TorchFile& first) {
   return check_shape_fields(file, first);
 }
 
-Result<TorchFile> open_in_thread(const std::string& path, PickleBudget* budget) {
+Result<TorchFile> open_in_thread(const std::string& path, const TorchFileOptions& options) {
   try {
-    return TorchFile::open(path, budget);
+    return TorchFile::open(path, options);
   } catch (const std::bad_alloc&) {
     return make_error(StatusCode::kResourceExhausted, "{}: not enough memory to open it", path);
   }
@@ -241,12 +241,12 @@ Result<TorchFile> open_in_thread(const std::string& path, PickleBudget* budget) 
 /// metadata is work for the processor.
 std::vector<std::optional<Result<TorchFile>>> open_others(const std::vector<RankFolder>& ranks,
                                                           const std::string& opened_path,
-                                                          PickleBudget* budget) {
+                                                          const TorchFileOptions& options) {
   std::vector<std::optional<Result<TorchFile>>> files(ranks.size());
   ThreadPool pool(std::min(available_processors(), static_cast<int>(ranks.size())));
   for (size_t i = 0; i < ranks.size(); ++i) {
     if (ranks[i].file == opened_path) continue;
-    pool.submit([&, i] { files[i].emplace(open_in_thread(ranks[i].file, budget)); });
+    pool.submit([&, i] { files[i].emplace(open_in_thread(ranks[i].file, options)); });
   }
   pool.wait();
   return files;
@@ -256,16 +256,18 @@ std::vector<std::optional<Result<TorchFile>>> open_others(const std::vector<Rank
 /// stage, and become simpler with each step, until one for each tensor-parallel rank is left.
 class RankFilesReader {
  public:
-  RankFilesReader(const CheckpointFolder& folder, const megatron::FieldLookup& fallback,
+  RankFilesReader(const CheckpointFolder& folder, const OpenCheckpointOptions& options,
                   const model::ParameterTable* table)
-      : folder_(folder), fallback_(fallback), table_(table), budget_(rank_file_bytes(folder)) {}
+      : folder_(folder),
+        fallback_(options.fallback),
+        table_(table),
+        budget_(rank_file_bytes(folder)),
+        opening_{.budget = &budget_, .check_metadata_crcs = options.check_crcs} {}
 
   Result<RankFiles> read(bool with_copies) {
     MEG_RETURN_IF_ERROR(open_files());
-    if (grid_.expert_size() > 1) {
-      found_.sources = files_;
-      note_drifted_weights();
-    }
+    found_.sources = files_;
+    if (grid_.expert_size() > 1) note_drifted_weights();
     MEG_RETURN_IF_ERROR(read_optimizers());
     if (with_copies) MEG_RETURN_IF_ERROR(add_copies());
     if (grid_.divides_experts_apart()) {
@@ -284,7 +286,7 @@ class RankFilesReader {
 
   /// Opens all files that there have to be, as the first one says.
   Status open_files() {
-    MEG_ASSIGN_OR_RETURN(TorchFile opened, TorchFile::open(folder_.ranks.front().file, &budget_));
+    MEG_ASSIGN_OR_RETURN(TorchFile opened, TorchFile::open(folder_.ranks.front().file, opening_));
     first_ = std::make_shared<const TorchFile>(std::move(opened));
     MEG_RETURN_IF_ERROR(find_sizes(folder_, *first_, &found_));
     MEG_ASSIGN_OR_RETURN(grid_, find_rank_grid(*first_, found_.tensor_size, found_.pipeline_size));
@@ -293,7 +295,7 @@ class RankFilesReader {
     // The others are opened by several threads. Errors are looked at in the order of ranks below,
     // so that the same one is reported each time.
     std::vector<std::optional<Result<TorchFile>>> others =
-        open_others(ranks_, first_->path(), &budget_);
+        open_others(ranks_, first_->path(), opening_);
     for (size_t i = 0; i < ranks_.size(); ++i) {
       files_.push_back(first_);
       if (ranks_[i].file == first_->path()) continue;
@@ -323,8 +325,8 @@ class RankFilesReader {
   Status read_optimizers() {
     for (size_t i = 0; folder_.format == CheckpointFormat::kSplitMpRank && i < files_.size(); ++i) {
       if (table_ == nullptr) break;  // model_rng.pt alone has the rest
-      MEG_ASSIGN_OR_RETURN(TorchFile joined,
-                           join_split_files(ranks_[i], files_[i], *table_, &budget_));
+      MEG_ASSIGN_OR_RETURN(TorchFile joined, join_split_files(ranks_[i], files_[i], *table_,
+                                                              opening_, &found_.sources));
       files_[i] = std::make_shared<const TorchFile>(std::move(joined));
     }
     // Experts in one matrix have one state in the optimizer, so both are split when it is plain.
@@ -338,10 +340,8 @@ class RankFilesReader {
       MEG_ASSIGN_OR_RETURN(
           const std::vector<File> states,
           read_distributed_optimizers(ranks_, *table_, found_.pipeline_size,
-                                      grid_.files_of_tensor_rank(), &budget_, &files_));
-      if (grid_.expert_size() > 1) {
-        found_.sources.insert(found_.sources.end(), states.begin(), states.end());
-      }
+                                      grid_.files_of_tensor_rank(), opening_, &files_));
+      found_.sources.insert(found_.sources.end(), states.begin(), states.end());
       // Shards are a distributed optimizer's too.
       found_.has_distributed_optimizer =
           !states.empty() || !ranks_.front().optimizer_shards.empty();
@@ -401,6 +401,7 @@ class RankFilesReader {
   /// All pickles together have a budget by the files' bytes, so that a small checkpoint cannot fill
   /// memory with values.
   PickleBudget budget_;
+  TorchFileOptions opening_;
   File first_;
   RankGrid grid_;
   std::vector<RankFolder> ranks_;  // of files_, as they were opened
@@ -439,10 +440,11 @@ Status check_tensor_bytes(const std::string& where, uint64_t tensor_bytes, uint6
 }
 
 Result<RankFiles> open_rank_files(const CheckpointFolder& given,
-                                  const megatron::FieldLookup& fallback,
+                                  const OpenCheckpointOptions& options,
                                   const model::ParameterTable* table, bool with_copies) {
   if (has_dist_items(given.format)) return open_torch_dist(given, table == nullptr);
-  if (given.format == CheckpointFormat::kHuggingFace) return open_huggingface(given, fallback);
+  if (given.format == CheckpointFormat::kHuggingFace)
+    return open_huggingface(given, options.fallback);
   CheckpointFolder folder = given;
   if (folder.format == CheckpointFormat::kSingleFile) {
     std::error_code ignored;
@@ -456,7 +458,7 @@ Result<RankFiles> open_rank_files(const CheckpointFolder& given,
     return make_error(StatusCode::kNotFound, "{}: expected mp_rank folders, found none",
                       folder.folder);
   }
-  return RankFilesReader(folder, fallback, table).read(with_copies);
+  return RankFilesReader(folder, options, table).read(with_copies);
 }
 
 Status check_process_ranks(const std::vector<std::shared_ptr<const TorchFile>>& files,

@@ -20,8 +20,8 @@ struct RankFiles {
   double version = 0;                      ///< checkpoint_version; 0 if the files have none.
   std::optional<int64_t> iteration;
   std::vector<RankFile> files;  ///< File (t, p) at p * tensor_size + t.
-  /// With expert-parallel ranks, which `files` are composed of: the files in the folder,
-  /// distrib_optim.pt included.
+  /// Every torch file of the folder that `files` are or are made of, distrib_optim.pt and optim.pt
+  /// included; in the formats that is_composed() names, of kSplitMpRank alone.
   std::vector<std::shared_ptr<const TorchFile>> sources = {};
   /// With expert-parallel ranks: the copies of what these hold alike, all but the first ones, as
   /// files without experts. A distributed optimizer, of which there is one copy, is left out.
@@ -38,15 +38,16 @@ Status check_tensor_bytes(const std::string& where, uint64_t tensor_bytes, uint6
 
 /// Opens the rank files of a folder in the mp_rank format (or the one file of a single rank), and
 /// checks their number against the parallel sizes in the first file's args, or against the folders'
-/// names if it has none. Other formats are opened by their readers. fallback: see
-/// OpenCheckpointOptions. kNotFound: ranks missing, all named. kCorruption: folders of more ranks,
-/// or files that disagree about iteration, version or sizes. kUnsupported: other formats,
+/// names if it has none. Other formats are opened by their readers.
+/// kNotFound: ranks missing, all named. kCorruption: folders of more ranks, or files that disagree
+/// about iteration, version or sizes. kUnsupported: other formats,
 /// sizes of expert parallelism that rank files cannot have (see RankGrid).
 /// with_copies: whether to return RankFiles::copies.
 /// table: of the parameters of their optimizers, distributed ones of distrib_optim.pt and those of
 /// expert-parallel ranks (see merge_expert_ranks()); nullptr: without optimizers.
+/// Of `options` only fallback and check_crcs are used.
 Result<RankFiles> open_rank_files(const CheckpointFolder& folder,
-                                  const megatron::FieldLookup& fallback,
+                                  const OpenCheckpointOptions& options,
                                   const model::ParameterTable* table, bool with_copies = false);
 
 /// Finds files that were exchanged: tensor ranks of one model have the same names and shapes, and

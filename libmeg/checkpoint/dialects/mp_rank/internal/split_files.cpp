@@ -23,7 +23,7 @@ bool says_no_optimizer(const TorchFile& file) {
 }
 
 Result<std::vector<std::shared_ptr<const TorchFile>>> open_shards(const RankFolder& rank,
-                                                                  PickleBudget* budget) {
+                                                                  const TorchFileOptions& options) {
   std::vector<std::shared_ptr<const TorchFile>> shards;
   for (const auto& [number, path] : rank.optimizer_shards) {
     if (number != static_cast<int>(shards.size())) {
@@ -32,7 +32,7 @@ Result<std::vector<std::shared_ptr<const TorchFile>>> open_shards(const RankFold
                         "next; --no-optim skips them",
                         rank.file, kSplitOptimFile, shards.size(), path);
     }
-    MEG_ASSIGN_OR_RETURN(TorchFile shard, TorchFile::open(path, budget));
+    MEG_ASSIGN_OR_RETURN(TorchFile shard, TorchFile::open(path, options));
     shards.push_back(std::make_shared<const TorchFile>(std::move(shard)));
   }
   return shards;
@@ -42,7 +42,9 @@ Result<std::vector<std::shared_ptr<const TorchFile>>> open_shards(const RankFold
 
 Result<TorchFile> join_split_files(const RankFolder& rank,
                                    const std::shared_ptr<const TorchFile>& model_file,
-                                   const model::ParameterTable& table, PickleBudget* budget) {
+                                   const model::ParameterTable& table,
+                                   const TorchFileOptions& options,
+                                   std::vector<std::shared_ptr<const TorchFile>>* sources) {
   if (!rank.optimizer_shards.empty()) {
     if (rank.has_split_optim) {
       return make_error(StatusCode::kCorruption,
@@ -50,7 +52,8 @@ Result<TorchFile> join_split_files(const RankFolder& rank,
                         "found both: {}",
                         model_file->path(), kSplitOptimFile, rank.optimizer_shards.begin()->second);
     }
-    MEG_ASSIGN_OR_RETURN(const auto shards, open_shards(rank, budget));
+    MEG_ASSIGN_OR_RETURN(const auto shards, open_shards(rank, options));
+    sources->insert(sources->end(), shards.begin(), shards.end());
     return with_optimizer_of_shards(model_file, shards, table);
   }
   RankDraft draft;
@@ -61,8 +64,9 @@ Result<TorchFile> join_split_files(const RankFolder& rank,
   if (rank.has_split_optim) {
     const std::string path =
         (std::filesystem::path(rank.file).parent_path() / kSplitOptimFile).string();
-    MEG_ASSIGN_OR_RETURN(TorchFile opened, TorchFile::open(path, budget));
+    MEG_ASSIGN_OR_RETURN(TorchFile opened, TorchFile::open(path, options));
     const auto optim_file = std::make_shared<const TorchFile>(std::move(opened));
+    sources->push_back(optim_file);
     bytes += optim_file->size();
     MEG_ASSIGN_OR_RETURN(const PickleId more, draft.copy(optim_file));
     for (size_t i = 0; i + 1 < graph.pairs(more).size(); i += 2) {

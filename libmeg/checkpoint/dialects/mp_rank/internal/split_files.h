@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "libmeg/checkpoint/container/torch_file/torch_file.h"
 #include "libmeg/checkpoint/dialects/mp_rank/checkpoint_folder.h"
@@ -13,8 +14,11 @@ namespace meg::checkpoint {
 /// its data-parallel ranks, or of the one beside it.
 /// kNotFound without optim.pt, unless args contain --no-save-optim; kCorruption if both files have
 /// the same key, or if shards do not cover the model: see with_optimizer_of_shards().
+/// sources: every file that is opened is added to them.
 Result<TorchFile> join_split_files(const RankFolder& rank,
                                    const std::shared_ptr<const TorchFile>& model_file,
-                                   const model::ParameterTable& table, PickleBudget* budget);
+                                   const model::ParameterTable& table,
+                                   const TorchFileOptions& options,
+                                   std::vector<std::shared_ptr<const TorchFile>>* sources);
 
 }  // namespace meg::checkpoint

@@ -211,7 +211,7 @@ std::string distrib_optim_path(const std::string& model_file) {
 
 Result<std::vector<File>> read_distributed_optimizers(
     const std::vector<RankFolder>& ranks, const model::ParameterTable& table, int64_t pipeline_size,
-    int64_t files_of_tensor_rank, PickleBudget* budget, std::vector<File>* files) {
+    int64_t files_of_tensor_rank, const TorchFileOptions& options, std::vector<File>* files) {
   const auto has_state = [](const RankFolder& rank) { return rank.has_distrib_optim; };
   if (std::none_of(ranks.begin(), ranks.end(), has_state)) return std::vector<File>();
   std::vector<File> states(ranks.size());
@@ -222,7 +222,7 @@ Result<std::vector<File>> read_distributed_optimizers(
                         ranks[i].file, kDistribOptimFile);
     }
     MEG_ASSIGN_OR_RETURN(TorchFile state,
-                         TorchFile::open(distrib_optim_path(ranks[i].file), budget));
+                         TorchFile::open(distrib_optim_path(ranks[i].file), options));
     states[i] = std::make_shared<const TorchFile>(std::move(state));
     return Status();
   };

@@ -31,7 +31,7 @@ std::string distrib_optim_path(const std::string& model_file);
 /// expert-parallel rank alone.
 Result<std::vector<std::shared_ptr<const TorchFile>>> read_distributed_optimizers(
     const std::vector<RankFolder>& ranks, const model::ParameterTable& table, int64_t pipeline_size,
-    int64_t files_of_tensor_rank, PickleBudget* budget,
+    int64_t files_of_tensor_rank, const TorchFileOptions& options,
     std::vector<std::shared_ptr<const TorchFile>>* files);
 
 }  // namespace meg::checkpoint
