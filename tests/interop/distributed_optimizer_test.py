@@ -326,6 +326,22 @@ class MegatronCore(Case):
                 self.check(loaded, plain)
 
 
+    def test_its_alignment_is_kept_where_args_lack_the_field_that_came_with_it(self):
+        source, edited = os.path.join(SOURCES, "tp2pp2dp2"), os.path.join(self.folder, "edited")
+        shutil.copytree(source, edited)
+        for folder, _, names in os.walk(edited):
+            if "model_optim_rng.pt" in names:
+                path = os.path.join(folder, "model_optim_rng.pt")
+                state = torch.load(path, weights_only=False)
+                del state["args"].cross_entropy_loss_fusion
+                torch.save(state, path)
+        for tp, pp in ((2, 2), (1, 1), (4, 1)):
+            with self.subTest(tp=tp, pp=pp):
+                expected, found = (self.files_of(self.convert(root, tp, pp))
+                                   for root in (source, edited))
+                self.assert_same_files(found, expected)
+
+
 class Refused(Case):
     def test_forms_of_an_optimizer_that_is_not_there(self):
         for load, *flags in (("hf_gpt2", "--target-optimizer", "distributed"),

@@ -116,8 +116,11 @@ class FlatStateBuilder {
                         "supported; --target-optimizer plain writes the plain one",
                         checkpoint_.files()[0].file->path());
     }
-    // Core 0.8 brought both this field and the alignment.
-    const bool is_aligned = !has_args || has("cross_entropy_loss_fusion");
+    // Core 0.8 brought both this field and the alignment. Args of other tools may lack the field,
+    // so that what reading found counts more.
+    const std::optional<int64_t> alignment = checkpoint_.optimizer().buffer_alignment;
+    const bool is_aligned =
+        alignment.has_value() ? *alignment > 1 : !has_args || has("cross_entropy_loss_fusion");
     Revision found;
     // Megatron's alignments: 64 elements for a parameter's begin, 128 (256 bytes of half precision)
     // for the ends of buckets and their shares.

@@ -48,6 +48,8 @@ struct OptimizerLayout {
   std::string masters_key = "fp32_from_fp16_params";  ///< Or fp32_from_fp16.
   bool has_state = false;       ///< False if it was saved before the first step: `state` is empty.
   bool is_distributed = false;  ///< Files have the distributed form; read as the plain one.
+  /// Elements at whose multiples parameters begin in its buffers, if their places tell.
+  std::optional<int64_t> buffer_alignment;
   std::vector<ParamGroup> groups;  ///< Those of all files.
   /// core 0.6 to 0.15 list a stage's groups in the order in which its parameters first need them;
   /// before and since, the one with decay comes first.

@@ -335,13 +335,13 @@ void RankReader::add_optimizer_problem(const std::string& file, const Status& st
 
 /// Joins the file and distrib_optim.pt, if possible, and reads the model from the result.
 void RankReader::join_distributed(RankContent* rank) {
-  Result<TorchFile> joined = with_plain_optimizer(rank->file, rank->state_file, rank->state_file,
+  Result<PlainRank> joined = with_plain_optimizer(rank->file, rank->state_file, rank->state_file,
                                                   found_.table, found_.pipeline_size);
   if (!joined.has_value()) {
     return add_optimizer_problem(rank->state_file->path(), joined.error());
   }
   found_.other_files.push_back(rank->file);
-  rank->file = std::make_shared<const TorchFile>(std::move(*joined));
+  rank->file = std::make_shared<const TorchFile>(std::move(joined->file));
   rank->is_joined = true;
   rank->is_distributed = true;
   rank->args = rank->top("args");

@@ -48,6 +48,7 @@ Result<MegatronCheckpoint> CheckpointReader::read(RankFiles ranks) {
   state_->pipeline_size = ranks.pipeline_size;
   state_->expert_size = ranks.expert_size;
   state_->optimizer.is_distributed = ranks.has_distributed_optimizer;
+  state_->optimizer.buffer_alignment = ranks.buffer_alignment;
   state_->version = ranks.version;
   state_->iteration = ranks.iteration.has_value() ? ranks.iteration : state_->folder.iteration;
   state_->files = std::move(ranks.files);
@@ -335,8 +336,10 @@ void CheckpointReader::merge_optimizer_layouts() {
   // kept, each with the number of its file.
   OptimizerLayout& merged = state_->optimizer;
   const bool is_distributed = merged.is_distributed;
+  const std::optional<int64_t> alignment = merged.buffer_alignment;
   merged = optimizers_[0].layout;
   merged.is_distributed = is_distributed;
+  merged.buffer_alignment = alignment;
   merged.groups.clear();
   for (size_t i = 0; i < optimizers_.size(); ++i) {
     const OptimizerLayout& rank = optimizers_[i].layout;

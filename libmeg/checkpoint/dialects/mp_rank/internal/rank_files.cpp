@@ -338,13 +338,14 @@ class RankFilesReader {
     }
     if (table_ != nullptr) {
       MEG_ASSIGN_OR_RETURN(
-          const std::vector<File> states,
+          const DistributedOptimizers states,
           read_distributed_optimizers(ranks_, *table_, found_.pipeline_size,
                                       grid_.files_of_tensor_rank(), opening_, &files_));
-      found_.sources.insert(found_.sources.end(), states.begin(), states.end());
+      found_.sources.insert(found_.sources.end(), states.files.begin(), states.files.end());
+      found_.buffer_alignment = states.alignment;
       // Shards are a distributed optimizer's too.
       found_.has_distributed_optimizer =
-          !states.empty() || !ranks_.front().optimizer_shards.empty();
+          !states.files.empty() || !ranks_.front().optimizer_shards.empty();
     }
     const int64_t experts = num_experts() / found_.expert_size;
     for (const size_t i : grouped) {

@@ -17,7 +17,8 @@ struct RankFiles {
   /// Expert-parallel ranks, whose files are merged into one; see merge_expert_ranks().
   int64_t expert_size = 1;
   bool has_distributed_optimizer = false;  ///< It was read from distrib_optim.pt beside the files.
-  double version = 0;                      ///< checkpoint_version; 0 if the files have none.
+  std::optional<int64_t> buffer_alignment = {};  ///< See OptimizerLayout.
+  double version = 0;                            ///< checkpoint_version; 0 if the files have none.
   std::optional<int64_t> iteration;
   std::vector<RankFile> files;  ///< File (t, p) at p * tensor_size + t.
   /// Every torch file of the folder that `files` are or are made of, distrib_optim.pt and optim.pt

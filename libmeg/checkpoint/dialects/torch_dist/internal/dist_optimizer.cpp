@@ -43,13 +43,14 @@ std::vector<PickleId> chained(const PickleGraph& graph, PickleId saved) {
 class OptimizerReader {
  public:
   OptimizerReader(const DistFolder& folder, const CommonState& common, const DistChunks& chunks,
-                  const DistRank& rank, RankDraft* draft)
+                  const DistRank& rank, RankDraft* draft, std::optional<int64_t>* alignment)
       : folder_(folder),
         common_(common),
         chunks_(chunks),
         rank_(rank),
         draft_(*draft),
-        graph_(draft->graph()) {
+        graph_(draft->graph()),
+        alignment_(*alignment) {
     for (const std::vector<DistCut>& chunk : chunks) {
       for (const DistCut& cut : chunk) {
         if (!cut.is_buffer) add_parameter(cut);
@@ -249,10 +250,13 @@ class OptimizerReader {
   }
 
   Result<States> read_buffers(const std::string& prefix, const Members& members,
-                              const FlatRun& run) const {
+                              const FlatRun& run) {
     MEG_ASSIGN_OR_RETURN(const std::vector<FlatState> buffers, read_dist_buffers(folder_, prefix));
-    return cut_flat_states(buffers, members.chunks, run,
-                           fmt::format("{}: {}", folder_.path(), prefix));
+    MEG_ASSIGN_OR_RETURN(CutStates cut,
+                         cut_flat_states(buffers, members.chunks, run,
+                                         fmt::format("{}: {}", folder_.path(), prefix)));
+    if (cut.alignment.has_value()) alignment_ = cut.alignment;
+    return std::move(cut.kinds);
   }
 
   Source own_weight(const DistCut& cut) const {
@@ -343,6 +347,7 @@ class OptimizerReader {
   const DistRank& rank_;
   RankDraft& draft_;
   PickleGraph& graph_;
+  std::optional<int64_t>& alignment_;
   std::vector<StatefulParameter> parameters_;  // of all chunks
   std::vector<Part> parts_;
 };
@@ -351,8 +356,8 @@ class OptimizerReader {
 
 Result<PickleId> add_dist_optimizer(const DistFolder& folder, const CommonState& common,
                                     const DistChunks& chunks, const DistRank& rank, PickleId saved,
-                                    RankDraft* draft) {
-  return OptimizerReader(folder, common, chunks, rank, draft).read(saved);
+                                    RankDraft* draft, std::optional<int64_t>* alignment) {
+  return OptimizerReader(folder, common, chunks, rank, draft, alignment).read(saved);
 }
 
 Result<PickleId> copy_dist_value(const DistFolder& folder, const DistObject& object,

@@ -43,9 +43,10 @@ struct DistRank {
 /// saved: `optimizer` of common.pt in the draft.
 /// kUnsupported: other chains, buffers that the parameters do not fill. kCorruption if state does
 /// not cover the parameters, or if the groups of experts have other settings.
+/// alignment: set if buffers tell it, see CutStates.
 Result<PickleId> add_dist_optimizer(const DistFolder& folder, const CommonState& common,
                                     const DistChunks& chunks, const DistRank& rank, PickleId saved,
-                                    RankDraft* draft);
+                                    RankDraft* draft, std::optional<int64_t>* alignment);
 
 /// Copies the value of an object into the draft.
 Result<PickleId> copy_dist_value(const DistFolder& folder, const DistObject& object,

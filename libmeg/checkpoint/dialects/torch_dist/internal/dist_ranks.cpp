@@ -111,6 +111,7 @@ class RanksReader {
       MEG_ASSIGN_OR_RETURN(std::vector<RankFile> stage, read_stage(p));
       std::move(stage.begin(), stage.end(), std::back_inserter(found.files));
     }
+    found.buffer_alignment = buffer_alignment_;
     return found;
   }
 
@@ -156,6 +157,7 @@ class RanksReader {
   std::vector<Entry> entries_;
   std::set<int64_t> expert_layers_;
   bool is_grouped_ = false;  // experts are
+  std::optional<int64_t> buffer_alignment_;
 };
 
 /// State without settings would be left out: what is read of an optimizer begins with these.
@@ -459,8 +461,8 @@ Result<TorchFile> RanksReader::read_rank(const DistChunks& chunks, int64_t stage
     if (key == "content_metadata") continue;
     if (key == "optimizer" && ignore_optimizer_) continue;
     if (key == "optimizer" && graph.node(value).kind != PickleKind::kNone) {
-      MEG_ASSIGN_OR_RETURN(value,
-                           add_dist_optimizer(folder_, common_, chunks, rank, value, &draft));
+      MEG_ASSIGN_OR_RETURN(value, add_dist_optimizer(folder_, common_, chunks, rank, value, &draft,
+                                                     &buffer_alignment_));
     }
     if (key == kRngKey) value = rng_state_of(graph, value, stage, tensor_rank);
     if (const DistObject* own =

@@ -36,7 +36,7 @@ class PlainComposer {
         is_pipeline_(pipeline_size > 1),
         args_(model_file->graph().find(model_file->root(), "args")) {}
 
-  Result<TorchFile> compose(const File& state_file, const File& shared_file) {
+  Result<PlainRank> compose(const File& state_file, const File& shared_file) {
     MEG_RETURN_IF_ERROR(find_optimizers(*state_file));
     MEG_ASSIGN_OR_RETURN(model_, read_rank_model(*model_file_, table_));
     MEG_ASSIGN_OR_RETURN(root_, draft_.copy(model_file_));
@@ -53,7 +53,8 @@ class PlainComposer {
     } else {
       MEG_ASSIGN_OR_RETURN(plain, add_part(state_file, Part::kAll, copied));
     }
-    return finish(plain, state_file->size());
+    MEG_ASSIGN_OR_RETURN(TorchFile file, finish(plain, state_file->size()));
+    return PlainRank{std::move(file), alignment_};
   }
 
  private:
@@ -145,8 +146,10 @@ class PlainComposer {
                            size("expert_model_parallel_size").value_or(1));
     }
     MEG_ASSIGN_OR_RETURN(const std::vector<FlatState> buffers, read_states(file, part));
-    MEG_ASSIGN_OR_RETURN(const auto states, cut_flat_states(buffers, chunks, run, file->path()));
-    for (const auto& [kind, sources] : states) {
+    MEG_ASSIGN_OR_RETURN(const CutStates states,
+                         cut_flat_states(buffers, chunks, run, file->path()));
+    if (states.alignment.has_value()) alignment_ = states.alignment;
+    for (const auto& [kind, sources] : states.kinds) {
       for (size_t i = 0; i < parameters.size(); ++i) {
         parameters[i].states[kind] = draft_.add_tensor(sources[i], parameters[i].weight.shape);
       }
@@ -174,6 +177,7 @@ class PlainComposer {
   RankModel model_;
   RankDraft draft_;
   PickleId root_ = 0;
+  std::optional<int64_t> alignment_;
 };
 
 /// Runs make(i) for all files at once, since reading pickles is work for the processor; the first
@@ -199,7 +203,7 @@ Status for_each_file(size_t count, const std::vector<RankFolder>& ranks,
 
 }  // namespace
 
-Result<TorchFile> with_plain_optimizer(const File& model_file, const File& state_file,
+Result<PlainRank> with_plain_optimizer(const File& model_file, const File& state_file,
                                        const File& shared_file, const model::ParameterTable& table,
                                        int64_t pipeline_size) {
   return PlainComposer(model_file, table, pipeline_size).compose(state_file, shared_file);
@@ -209,12 +213,15 @@ std::string distrib_optim_path(const std::string& model_file) {
   return (std::filesystem::path(model_file).parent_path() / kDistribOptimFile).string();
 }
 
-Result<std::vector<File>> read_distributed_optimizers(
+Result<DistributedOptimizers> read_distributed_optimizers(
     const std::vector<RankFolder>& ranks, const model::ParameterTable& table, int64_t pipeline_size,
     int64_t files_of_tensor_rank, const TorchFileOptions& options, std::vector<File>* files) {
   const auto has_state = [](const RankFolder& rank) { return rank.has_distrib_optim; };
-  if (std::none_of(ranks.begin(), ranks.end(), has_state)) return std::vector<File>();
-  std::vector<File> states(ranks.size());
+  if (std::none_of(ranks.begin(), ranks.end(), has_state)) return DistributedOptimizers();
+  DistributedOptimizers found;
+  std::vector<File>& states = found.files;
+  states.resize(ranks.size());
+  std::vector<std::optional<int64_t>> alignments(ranks.size());
   const auto open = [&](size_t i) -> Status {
     if (!has_state(ranks[i])) {
       return make_error(StatusCode::kNotFound,
@@ -230,13 +237,17 @@ Result<std::vector<File>> read_distributed_optimizers(
   const auto compose = [&](size_t i) -> Status {
     // What expert-parallel ranks hold alike is saved by the first of them alone.
     const File& shared = states[i - i % static_cast<size_t>(files_of_tensor_rank)];
-    MEG_ASSIGN_OR_RETURN(TorchFile composed, with_plain_optimizer((*files)[i], states[i], shared,
+    MEG_ASSIGN_OR_RETURN(PlainRank composed, with_plain_optimizer((*files)[i], states[i], shared,
                                                                   table, pipeline_size));
-    (*files)[i] = std::make_shared<const TorchFile>(std::move(composed));
+    (*files)[i] = std::make_shared<const TorchFile>(std::move(composed.file));
+    alignments[i] = composed.alignment;
     return Status();
   };
   MEG_RETURN_IF_ERROR(for_each_file(ranks.size(), ranks, compose));
-  return states;
+  for (const std::optional<int64_t>& alignment : alignments) {
+    if (alignment.has_value()) found.alignment = alignment;
+  }
+  return found;
 }
 
 }  // namespace meg::checkpoint

@@ -102,13 +102,13 @@ Result<std::string> first_stranger(const FlatState& state, const Buffer& buffer,
 
 /// Among the ways in which the parameters fill the buffer, finds the one whose masters belong to
 /// the weights.
-Result<Places> find_places(const FlatState& state, const Buffer& buffer, const FlatRun& run,
-                           const std::string& where) {
+Result<FlatPlaces> find_places(const FlatState& state, const Buffer& buffer, const FlatRun& run,
+                               const std::string& where) {
   // Keep the one of the last way that was tried, so that the error can name a parameter.
   std::string stranger;
-  for (Places& places : possible_places(state, buffer.flat, run)) {
-    MEG_ASSIGN_OR_RETURN(stranger, first_stranger(state, buffer, places));
-    if (stranger.empty()) return std::move(places);
+  for (FlatPlaces& way : possible_places(state, buffer.flat, run)) {
+    MEG_ASSIGN_OR_RETURN(stranger, first_stranger(state, buffer, way.places));
+    if (stranger.empty()) return std::move(way);
   }
   if (!stranger.empty()) {
     return make_error(StatusCode::kCorruption,
@@ -143,9 +143,29 @@ Result<bool> is_master_of(const TensorSource& master, const TensorSource& weight
   return true;
 }
 
-Result<std::map<std::string, std::vector<Source>>> cut_flat_states(
-    std::span<const FlatState> states, std::span<const std::vector<BufferedParameter>> chunks,
-    const FlatRun& run, const std::string& where) {
+Result<bool> has_own_masters(const LogicalParameter& parameter) {
+  const LogicalTensor* weight = parameter.tensor("weight");
+  const LogicalTensor* master = parameter.tensor("fp32_param");
+  const bool have_both = weight != nullptr && master != nullptr &&
+                         master->dtype == DType::kFloat32 &&
+                         weight->pieces.size() == master->pieces.size();
+  for (size_t i = 0; have_both && i < weight->pieces.size(); ++i) {
+    const Piece& first = weight->pieces[i];
+    const Piece& second = master->pieces[i];
+    if (first.box != second.box || first.first != second.first ||
+        first.memory_order != second.memory_order ||
+        first.source->elements() != second.source->elements()) {
+      continue;
+    }
+    MEG_ASSIGN_OR_RETURN(const bool fits, is_master_of(*second.source, *first.source));
+    if (!fits) return false;
+  }
+  return true;
+}
+
+Result<CutStates> cut_flat_states(std::span<const FlatState> states,
+                                  std::span<const std::vector<BufferedParameter>> chunks,
+                                  const FlatRun& run, const std::string& where) {
   const std::vector<Buffer> buffers = buffers_of(chunks);
   if (states.size() != buffers.size()) {
     return make_error(StatusCode::kUnsupported,
@@ -155,13 +175,15 @@ Result<std::map<std::string, std::vector<Source>>> cut_flat_states(
   }
   size_t parameters = 0;
   for (const std::vector<BufferedParameter>& chunk : chunks) parameters += chunk.size();
-  std::map<std::string, std::vector<Source>> found;
+  CutStates found;
   // The states of all kinds have the same places.
   for (size_t b = 0; b < states.size(); ++b) {
     const Buffer& buffer = buffers[b];
-    MEG_ASSIGN_OR_RETURN(const Places places, find_places(states[b], buffer, run, where));
+    MEG_ASSIGN_OR_RETURN(const FlatPlaces way, find_places(states[b], buffer, run, where));
+    if (way.alignment.has_value()) found.alignment = way.alignment;
+    const Places& places = way.places;
     for (const auto& [kind, tensors] : states[b].kinds) {
-      std::vector<Source>& sources = found[kind];
+      std::vector<Source>& sources = found.kinds[kind];
       sources.resize(parameters);
       for (size_t i = 0; i < places.size(); ++i) {
         sources[buffer.numbers[i]] =
@@ -170,7 +192,7 @@ Result<std::map<std::string, std::vector<Source>>> cut_flat_states(
     }
   }
   // A kind that some buffers lack would leave parameters without state.
-  for (const auto& [kind, sources] : found) {
+  for (const auto& [kind, sources] : found.kinds) {
     if (std::find(sources.begin(), sources.end(), nullptr) == sources.end()) continue;
     return make_error(StatusCode::kCorruption,
                       "{}: expected {} in all buffers, found it only in some", where, kind);

@@ -155,51 +155,57 @@ class StateParser {
   std::vector<FlatState> found_;
 };
 
-using Places = std::vector<FlatBuffer::Place>;
+void add_places(std::vector<FlatBuffer::Place> places, int64_t alignment,
+                std::vector<FlatPlaces>* found) {
+  const auto known = std::find_if(found->begin(), found->end(),
+                                  [&](const FlatPlaces& way) { return way.places == places; });
+  if (known == found->end()) {
+    found->push_back({.places = std::move(places), .alignment = alignment});
+  } else if (known->alignment != alignment) {
+    known->alignment.reset();
+  }
+}
 
-std::vector<Places> places_in_vector(const FlatState& state,
-                                     std::span<const FlatParameter> parameters,
-                                     const FlatRun& run) {
+std::vector<FlatPlaces> places_in_vector(const FlatState& state,
+                                         std::span<const FlatParameter> parameters,
+                                         const FlatRun& run) {
   // Without rules there is one bucket, and nothing is aligned.
   const FlatBuffer buffer = lay_out_flat_buffer(parameters, {});
   const int64_t padding = state.lengths[0] - buffer.elements();
   const int64_t most = run.data_parallel_size.value_or(kMaxPadding);
   if (padding < 0 || padding >= most) return {};
-  return {buffer.places};
+  return {{.places = buffer.places, .alignment = 1}};
 }
 
-std::vector<Places> places_in_buckets(const FlatState& state,
-                                      std::span<const FlatParameter> parameters,
-                                      const FlatRun& run) {
+std::vector<FlatPlaces> places_in_buckets(const FlatState& state,
+                                          std::span<const FlatParameter> parameters,
+                                          const FlatRun& run) {
   const int64_t padding = run.data_parallel_size.value_or(kMaxPadding);
-  std::vector<Places> found;
+  std::vector<FlatPlaces> found;
   for (const int64_t alignment : kAlignments) {
     // Lengths without padding must be filled to the last element, save for a bucket before a shared
     // embedding, which counts with what aligns that. Padded ones may have room below the padding.
     auto places = state.unpadded.has_value()
                       ? fill_flat_buckets(parameters, *state.unpadded, alignment, kMaxPadding, 1)
                       : fill_flat_buckets(parameters, state.lengths, alignment, padding, padding);
-    if (places.has_value()) found.push_back(*std::move(places));
+    if (places.has_value()) add_places(*std::move(places), alignment, &found);
   }
   return found;
 }
 
 /// Buckets are concatenated without their padding; only the run's rules tell where they end.
-std::vector<Places> places_in_coalesced(const FlatState& state,
-                                        std::span<const FlatParameter> parameters,
-                                        const FlatRun& run) {
+std::vector<FlatPlaces> places_in_coalesced(const FlatState& state,
+                                            std::span<const FlatParameter> parameters,
+                                            const FlatRun& run) {
   int64_t elements = 0;
   for (const FlatParameter& parameter : parameters) elements += parameter.elements;
-  std::vector<Places> found;
+  std::vector<FlatPlaces> found;
   // Lengths cannot tell rules apart that end with the same number of elements: all of them are
   // tried.
   for (const FlatBufferRules& rules : run.possible_rules(elements)) {
     const FlatBuffer buffer = lay_out_flat_buffer(parameters, rules);
     if (buffer.elements() != state.lengths[0]) continue;
-    Places places = buffer.coalesced_places();
-    if (std::find(found.begin(), found.end(), places) == found.end()) {
-      found.push_back(std::move(places));
-    }
+    add_places(buffer.coalesced_places(), rules.alignment, &found);
   }
   return found;
 }
@@ -275,8 +281,9 @@ Result<std::vector<FlatState>> parse_flat_states(const PickleGraph& graph, Pickl
   return StateParser(graph, tensor, where).parse(root);
 }
 
-std::vector<Places> possible_places(const FlatState& state,
-                                    std::span<const FlatParameter> parameters, const FlatRun& run) {
+std::vector<FlatPlaces> possible_places(const FlatState& state,
+                                        std::span<const FlatParameter> parameters,
+                                        const FlatRun& run) {
   switch (state.form) {
     case FlatState::Form::kVector:
       return places_in_vector(state, parameters, run);

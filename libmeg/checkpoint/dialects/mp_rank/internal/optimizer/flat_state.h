@@ -63,10 +63,18 @@ Result<std::vector<FlatState>> parse_flat_states(
     const std::function<std::shared_ptr<const TensorSource>(PickleId)>& tensor,
     const std::string& where);
 
+/// A way in which parameters fill the tensors of a buffer.
+struct FlatPlaces {
+  /// The tensor's number and the first element in it, for each parameter.
+  std::vector<FlatBuffer::Place> places;
+  /// The alignment that gives these places; nullopt if several do.
+  std::optional<int64_t> alignment;
+};
+
 /// The ways, usually one, in which parameters can fill the tensors of a buffer by the rules of
-/// Megatron's revisions. A place is the tensor's number and the first element in it. parameters: in
-/// the order of named_parameters().
-std::vector<std::vector<FlatBuffer::Place>> possible_places(
-    const FlatState& state, std::span<const FlatParameter> parameters, const FlatRun& run);
+/// Megatron's revisions, all different. parameters: in the order of named_parameters().
+std::vector<FlatPlaces> possible_places(const FlatState& state,
+                                        std::span<const FlatParameter> parameters,
+                                        const FlatRun& run);
 
 }  // namespace meg::checkpoint
