@@ -81,6 +81,17 @@ class TensorsReader {
     // same tensor: one transfer with several targets reads the file once.
     const auto [found, is_new] =
         of_tensor_.try_emplace({&source, target.dtype, merged[0]}, transfers_.size());
+    if (is_new && source.kind == "fp32_param") {
+      // Masters of others say that the moments are others', too: a run would go on from them
+      // whatever the weights are.
+      MEG_ASSIGN_OR_RETURN(const bool fits, has_own_masters(parameter));
+      if (!fits) {
+        return make_error(StatusCode::kCorruption,
+                          "{}: {}: expected the optimizer's fp32 weights to round to the model's, "
+                          "found different values; --no-load-optim or --finetune does without",
+                          path_, parameter.name);
+      }
+    }
     if (is_new) {
       const bool is_moment = target.kind == "exp_avg" || target.kind == "exp_avg_sq";
       TensorTransfer transfer;

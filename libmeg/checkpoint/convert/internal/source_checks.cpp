@@ -34,27 +34,13 @@ Status missing_distrib_optim(const MegatronCheckpoint& checkpoint) {
 
 Status check_masters(const MegatronCheckpoint& checkpoint) {
   for (const LogicalParameter& parameter : checkpoint.parameters()) {
-    const LogicalTensor* weight = parameter.tensor("weight");
-    const LogicalTensor* master = parameter.tensor("fp32_param");
-    const bool have_both = weight != nullptr && master != nullptr &&
-                           master->dtype == DType::kFloat32 &&
-                           weight->pieces.size() == master->pieces.size();
-    for (size_t i = 0; have_both && i < weight->pieces.size(); ++i) {
-      const Piece& first = weight->pieces[i];
-      const Piece& second = master->pieces[i];
-      if (first.box != second.box || first.first != second.first ||
-          first.memory_order != second.memory_order ||
-          first.source->elements() != second.source->elements()) {
-        continue;
-      }
-      MEG_ASSIGN_OR_RETURN(const bool fits, is_master_of(*second.source, *first.source));
-      if (fits) continue;
-      return make_error(
-          StatusCode::kCorruption,
-          "{}: {}: expected the optimizer's fp32 weights to round to the model's, found different "
-          "values; --no-optim omits the optimizer, --no-master-check keeps both as they are",
-          checkpoint.folder().folder, parameter.name);
-    }
+    MEG_ASSIGN_OR_RETURN(const bool fits, has_own_masters(parameter));
+    if (fits) continue;
+    return make_error(
+        StatusCode::kCorruption,
+        "{}: {}: expected the optimizer's fp32 weights to round to the model's, found different "
+        "values; --no-optim omits the optimizer, --no-master-check keeps both as they are",
+        checkpoint.folder().folder, parameter.name);
   }
   return Status();
 }

@@ -14,6 +14,7 @@
 #include "libmeg/checkpoint/dialects/torch_dist/internal/fsdp_common.h"
 #include "libmeg/checkpoint/dialects/torch_dist/internal/fsdp_names.h"
 #include "libmeg/checkpoint/state/converted_source.h"
+#include "libmeg/checkpoint/state/same_bytes.h"
 #include "libmeg/model/expert_names.h"
 #include "libmeg/model/pipeline_layout.h"
 #include "libmeg/text/printable.h"
@@ -136,6 +137,7 @@ class RanksReader {
   Result<bool> is_state_turned(const DistShards& shards, const DistParameter& parameter,
                                std::optional<int64_t> layer, const TensorSource& weight) const;
   void round_masters(DistCut* cut) const;
+  Status check_own_masters(const DistCut& cut) const;
   PickleId rng_state_of(const PickleGraph& graph, PickleId states, int64_t stage,
                         int64_t tensor_rank) const;
   Result<TorchFile> read_rank(const DistChunks& chunks, int64_t stage, int64_t tensor_rank);
@@ -374,6 +376,7 @@ Result<DistCut> RanksReader::cut(const Entry& entry, int64_t first_layer) const 
     MEG_ASSIGN_OR_RETURN(made.states[kind], shards.cut(parameter, *tensor, row, is_turned));
   }
   if (is_fsdp_) round_masters(&made);
+  MEG_RETURN_IF_ERROR(check_own_masters(made));
   return made;
 }
 
@@ -419,6 +422,24 @@ void RanksReader::round_masters(DistCut* cut) const {
   for (std::shared_ptr<const TensorSource>& weight : cut->weights) {
     weight = converted(std::move(weight), *type);
   }
+}
+
+/// Weights in fp32 are their own masters: where the distributed optimizer saved others, its moments
+/// are of others as well.
+Status RanksReader::check_own_masters(const DistCut& cut) const {
+  const auto masters = cut.states.find("param");
+  if (masters == cut.states.end() || cut.weights[0]->dtype() != DType::kFloat32) return {};
+  for (size_t t = 0; t < cut.weights.size(); ++t) {
+    MEG_ASSIGN_OR_RETURN(const bool same, seem_same_bytes(*masters->second[t], *cut.weights[t]));
+    if (same) continue;
+    return make_error(
+        StatusCode::kCorruption,
+        "{}: optimizer.state.param.{}: expected the model's fp32 weights, found different values; "
+        "megatron-core shifts all state after the first of several buckets where it saves them in "
+        "the form fully_reshardable; --no-optim skips the optimizer",
+        folder_.path(), text::printable(cut.parameter->name, 200));
+  }
+  return {};
 }
 
 /// Megatron-FSDP keeps those of all ranks in one dict: {"(PIPELINE, TENSOR)": [...]}.
