@@ -209,6 +209,34 @@ class HuggingFace(unittest.TestCase):
                 torch.save(state, os.path.join(edited, "release", "mp_rank_00", "model_optim_rng.pt"))
                 self.assertEqual(self.rows_of_export(edited), rows)
 
+    def test_a_tied_output_layer_of_other_weights_is_refused(self):
+        random_model(MODELS["gpt2"], 3).save_pretrained(self.path("hf"))
+        for stages, rank, key, name in (
+                ("1", "mp_rank_00", None, "output_layer.weight"),
+                ("2", "mp_rank_00_001", "output_layer.weight", "output_layer.weight")):
+            save = self.path("meg" + stages)
+            self.convert("--load-dir", self.path("hf"), "--save-dir", save,
+                         "--target-pipeline-parallel-size", stages)
+            file = os.path.join(save, "release", rank, "model_optim_rng.pt")
+            state = reference_files.load_file(file)
+            first = reference_files.load_file(
+                os.path.join(save, "release", rank[:10] + "_000" * (stages == "2"),
+                             "model_optim_rng.pt"))
+            table = first["model"]["embedding.word_embeddings.weight"]
+            self.assertEqual(name in state["model"], key is not None)
+            for change, code in ((table.clone(), 0), (table + 1, 1)):
+                state["model"][name] = change
+                torch.save(state, file)
+                for target in ("torch", "torch_dist", "huggingface"):
+                    command = ["--load-dir", save, "--save-dir", self.path(f"{stages}{target}{code}"),
+                               "--target-format", target]
+                    with self.subTest(stages=stages, target=target, code=code):
+                        if code == 0:
+                            self.convert(*command)
+                        else:
+                            self.assertIn("output_layer.weight: expected the embedding's weights",
+                                          self.refused(*command))
+
     def test_torch_files_with_an_index_are_read(self):
         random_model(MODELS["llama3"], 2).save_pretrained(self.path("a"))
         tensors = tensors_of(self.path("a"))

@@ -230,6 +230,37 @@ class Written(unittest.TestCase):
         self.assertIn("--target-format torch_dist", run.stderr)
 
 
+class Shifted(TorchDist):
+    """State that megatron-core saved shifted, and the same run's rank files."""
+
+    CASE, TWIN = "core_shift_fp32_tied_pp3_fully_reshardable", "core_shift_fp32_tied_pp3_ranks"
+
+    def setUp(self):
+        super().setUp()
+        if not os.path.isdir(cases.path(self.CASE)):
+            self.skipTest("not found: " + cases.path(self.CASE))
+
+    def test_state_of_fp32_weights_that_is_not_theirs_is_refused(self):
+        words = (r"optimizer\.state\.param\.\S+: expected the model's fp32 weights, found different "
+                 ".*fully_reshardable.*--no-optim")
+        save = os.path.join(self.folder, "none")
+        for command in ([PROGRAM, "--load-dir", cases.path(self.CASE), "--save-dir", save],
+                        [PROGRAM, "--load-dir", cases.path(self.CASE), "--save-dir", save,
+                         "--target-format", "torch_dist"],
+                        [VERIFY, "checkpoint", cases.path(self.CASE)],
+                        [VERIFY, "diff", cases.path(self.CASE), cases.path(self.TWIN)],
+                        [VERIFY, "manifest", cases.path(self.CASE), "--write", "--manifest", save]):
+            run = cases.run(*command)
+            self.assertEqual(run.returncode, 1, command)
+            self.assertRegex(run.stderr, words)
+            self.assertFalse(os.path.exists(save))
+
+    def test_its_weights_are_those_of_the_rank_files(self):
+        save = self.convert(self.CASE, 1, 1, "--no-optim")
+        run = cases.run(VERIFY, "diff", save, cases.path(self.TWIN), "--no-optim")
+        self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+
+
 class Damaged(unittest.TestCase):
     """Nothing is written, one line says why."""
 

@@ -15,6 +15,7 @@
 #include "libmeg/checkpoint/dialects/huggingface/internal/row_runs.h"
 #include "libmeg/checkpoint/dialects/huggingface/tokenizer_files.h"
 #include "libmeg/checkpoint/dialects/mp_rank/check_architecture.h"
+#include "libmeg/checkpoint/dialects/mp_rank/check_tied_copy.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/folder_entries.h"
 #include "libmeg/checkpoint/dialects/mp_rank/vocab_size_args.h"
 #include "libmeg/checkpoint/state/assembled_source.h"
@@ -80,6 +81,7 @@ class ExportPlanner {
 
   Result<ExportPlan> plan() {
     MEG_RETURN_IF_ERROR(check_args(checkpoint_));
+    MEG_RETURN_IF_ERROR(check_tied_copy(checkpoint_));
     MEG_RETURN_IF_ERROR(choose_vocab_rows());
     const megatron::FieldLookup args = [this](std::string_view name) {
       return checkpoint_.arg(name);

@@ -10,6 +10,8 @@
 #include <utility>
 
 #include "libmeg/base/float_convert.h"
+#include "libmeg/checkpoint/dialects/mp_rank/check_tied_copy.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/optimizer/flat_parameters.h"
 #include "libmeg/checkpoint/transfer/transfer_executor.h"
 
 // Turns "this shard of this tensor into that memory" into transfers: each has the pieces of the
@@ -189,6 +191,10 @@ Status read_training_tensors(const MegatronCheckpoint& checkpoint,
   const std::string& path = checkpoint.folder().folder;
   const OptimizerLayout& optimizer = checkpoint.optimizer();
   const bool is_before_first_step = !optimizer.has_state && optimizer.form != OptimizerForm::kNone;
+  const bool has_table = std::any_of(targets.begin(), targets.end(), [](const auto& target) {
+    return target.name == kWordEmbeddings || target.name == model::kTiedCopyName;
+  });
+  if (has_table) MEG_RETURN_IF_ERROR(check_tied_copy(checkpoint));
   try {
     return read(TensorsReader(path, checkpoint.parameters(), is_before_first_step, options),
                 targets);

@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "libmeg/checkpoint/dialects/mp_rank/check_tied_copy.h"
 #include "libmeg/checkpoint/transfer/merged_reader.h"
 #include "libmeg/checkpoint/verify/checkpoint_problem.h"
 #include "libmeg/checkpoint/verify/internal/diff_state.h"
@@ -284,6 +285,8 @@ void Differ::report() {
 
 Result<CheckpointDiff> diff_checkpoints(const MegatronCheckpoint& a, const MegatronCheckpoint& b,
                                         const CheckpointDiffOptions& options) {
+  // Copies are no parameters of their own: those that are not equal would not be compared.
+  for (const MegatronCheckpoint* side : {&a, &b}) MEG_RETURN_IF_ERROR(check_tied_copy(*side));
   return Differ(a, b, options).run();
 }
 

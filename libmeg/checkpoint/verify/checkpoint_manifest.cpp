@@ -7,6 +7,8 @@
 #include <set>
 #include <utility>
 
+#include "libmeg/checkpoint/dialects/mp_rank/check_tied_copy.h"
+
 // Digests of whole tensors with their names, to find out later whether a checkpoint still has the
 // same values, in whatever layout. Rows that pad a vocabulary depend on the layout and are left
 // out, or digested by blocks that can be compared one by one.
@@ -210,6 +212,7 @@ void ManifestChecker::report_missing() {
 Result<Manifest> make_manifest(const MegatronCheckpoint& checkpoint,
                                const ManifestOptions& options) {
   MEG_RETURN_IF_ERROR(check_is_whole(checkpoint, options));
+  MEG_RETURN_IF_ERROR(check_tied_copy(checkpoint));
   Manifest manifest;
   manifest.iteration = checkpoint.iteration();
   manifest.vocab_size = options.vocab_size;
@@ -250,6 +253,7 @@ Result<Manifest> make_manifest(const MegatronCheckpoint& checkpoint,
 Result<ManifestReport> check_manifest(const MegatronCheckpoint& checkpoint,
                                       const Manifest& manifest, const ManifestOptions& options) {
   MEG_RETURN_IF_ERROR(check_is_whole(checkpoint, options));
+  MEG_RETURN_IF_ERROR(check_tied_copy(checkpoint));
   return ManifestChecker(checkpoint, manifest, options).run();
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "libmeg/checkpoint/dialects/mp_rank/check_tied_copy.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/optimizer/flat_parameters.h"
 #include "libmeg/checkpoint/state/same_bytes.h"
 
@@ -47,31 +48,17 @@ Status check_masters(const MegatronCheckpoint& checkpoint) {
 
 Status check_tied_copy(const MegatronCheckpoint& checkpoint, bool with_optimizer,
                        std::vector<std::string>* notes) {
+  MEG_RETURN_IF_ERROR(check_tied_copy(checkpoint));
   const LogicalParameter* copy = checkpoint.tied_copy();
-  if (copy == nullptr) return Status();
-  const auto parameters = checkpoint.parameters();
-  const auto embedding = std::find_if(
-      parameters.begin(), parameters.end(),
-      [](const LogicalParameter& p) { return p.canonical == "embedding.word_embeddings.weight"; });
-  if (embedding == parameters.end()) return Status();
+  const LogicalParameter* embedding = word_embeddings(checkpoint);
+  if (copy == nullptr || embedding == nullptr || !with_optimizer) return Status();
   for (const LogicalTensor& tensor : copy->tensors) {
     const LogicalTensor* original = embedding->tensor(tensor.kind);
-    const bool is_weight = tensor.kind == "weight";
-    if (original == nullptr || (!is_weight && !with_optimizer)) continue;
+    if (original == nullptr || tensor.kind == "weight") continue;
     for (size_t t = 0; t < std::min(tensor.pieces.size(), original->pieces.size()); ++t) {
-      const TensorSource& first = *original->pieces[t].source;
-      const TensorSource& last = *tensor.pieces[t].source;
-      MEG_ASSIGN_OR_RETURN(const bool same, same_bytes(first, last));
+      MEG_ASSIGN_OR_RETURN(const bool same,
+                           same_bytes(*original->pieces[t].source, *tensor.pieces[t].source));
       if (same) continue;
-      // Weights that differ mean a damaged or mixed checkpoint, of which either copy may be the
-      // right one. Moments may have drifted apart in training, which continues from either.
-      if (is_weight) {
-        return make_error(
-            StatusCode::kCorruption,
-            "{}: {}: expected the embedding's weights of {}, found others; `verify checkpoint` "
-            "says more",
-            last.file()->path(), copy->spelling, first.file()->path());
-      }
       notes->push_back(
           fmt::format("{} of the tied copy of the embedding differs on tensor rank {}; "
                       "the first stage's is taken",

@@ -17,8 +17,9 @@ Status missing_distrib_optim(const MegatronCheckpoint& checkpoint);
 /// first.
 Status check_masters(const MegatronCheckpoint& checkpoint);
 
-/// Compares the last stage's copy of a tied embedding with the embedding. kCorruption if the
-/// weights differ; if other state differs, a note says so.
+/// Compares the last stage's copy of a tied embedding with the embedding: see the check_tied_copy()
+/// of weights. If other state differs, a note says so: it may have drifted apart in training, which
+/// continues from either.
 Status check_tied_copy(const MegatronCheckpoint& checkpoint, bool with_optimizer,
                        std::vector<std::string>* notes);
 
