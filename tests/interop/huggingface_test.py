@@ -197,6 +197,9 @@ class HuggingFace(unittest.TestCase):
         for args, rows in (({}, 97), ({"true_vocab_size": 96}, 104),
                            ({"true_vocab_size": None}, 104), ({"vocab_size": 98}, 98),
                            ({"vocab_size": 98, "tokenizer_type": "NullTokenizer"}, 99),
+                           # core 0.18 brought the second arg and another meaning of the first.
+                           ({"vocab_size": 97, "tokenizer_type": "NullTokenizer",
+                             "null_tokenizer_eod_id": None}, 97),
                            ({"vocab_size": 105}, 104), ({"vocab_size": -1}, 104)):
             with self.subTest(args=args):
                 state = reference_files.load_file(file)

@@ -280,6 +280,26 @@ class PretrainGpt(unittest.TestCase):
         self.assertIn("(new size: 296)", done.stdout)
         self.assertEqual(len(self.losses(done.stdout)), 3)
 
+    def test_null_tokenizers_vocabulary_is_that_of_the_runs_revision(self):
+        for revision, tokens in (("core_v0.19.0", 295), ("core_v0.17.0", 296)):
+            save = self.folder / revision
+            self.run_program(PRETRAIN, *MODEL, "--mock-data", "--tokenizer-type", "NullTokenizer",
+                             "--vocab-size", 295, "--micro-batch-size", 2, "--train-iters", 1,
+                             "--lr", "0.001", "--eval-iters", 0, "--make-vocab-size-divisible-by", 8,
+                             "--data-cache-path", self.folder / "cache", "--device", "cpu",
+                             "--save", save, "--megatron-version", revision)
+            answer = json.loads(self.run_program(INSPECT, save, "--args", "--json").stdout)
+            self.assertEqual((answer["true_vocab_size"], answer["padded_vocab_size"]), (tokens, 296))
+            self.assertEqual(answer["parameters"] - answer["unpadded_parameters"],
+                             32 * (296 - tokens))
+            args = {arg["name"]: arg["text"] for arg in answer["args"]}
+            self.assertEqual(args["vocab_size"], "295")  # the flag, as Megatron keeps it
+            exported = self.folder / "hf"
+            self.run_program(CHECKPOINT_UTIL, "--load-dir", save, "--save-dir", exported,
+                             "--target-format", "huggingface")
+            self.assertEqual(json.loads((exported / "config.json").read_text())["vocab_size"], tokens)
+            shutil.rmtree(exported)
+
     def test_times_and_memory_are_said_in_megatrons_lines(self):
         done = self.train("--timing-log-level", 2, "--save", self.folder / "save",
                           "--deterministic-mode", "--log-interval", 10)

@@ -50,7 +50,11 @@ checkpoint::TrainingArgs saved_args(const PretrainFlags& run, const samples::Dat
   set_derived(args, config);
   set_layout(args, ranks);
   args.set("params_dtype", params_dtype(run.args));
-  args.set("vocab_size", {vocabulary.vocab_size});
+  // NullTokenizer's stays as the flag says it, from which each revision makes another number of
+  // tokens.
+  if (run.args.field("tokenizer_type") != megatron::FieldValue(std::string("NullTokenizer"))) {
+    args.set("vocab_size", {vocabulary.vocab_size});
+  }
   args.set("padded_vocab_size", {vocabulary.padded_vocab_size});
   args.set("global_batch_size", {data.batches.global_batch_size()});
   args.set("train_iters", {data.train_iters});

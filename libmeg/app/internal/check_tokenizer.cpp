@@ -8,6 +8,7 @@
 #include <system_error>
 #include <vector>
 
+#include "libmeg/checkpoint/dialects/mp_rank/vocab_size_args.h"
 #include "libmeg/dataset/dataset_tokenizer.h"
 #include "libmeg/megatron/field_reader.h"
 #include "libmeg/text/printable.h"
@@ -133,10 +134,9 @@ Status check_vocabulary_size(const tokenizer::Tokenizer& tokenizer,
                       folder, rows - max_padding(checkpoint.config()), rows,
                       tokenizer.vocab_size());
   }
-  const std::optional<megatron::FieldValue> args = checkpoint.arg("vocab_size");
-  const int64_t* expected = args.has_value() ? std::get_if<int64_t>(&*args) : nullptr;
+  const std::optional<int64_t> expected = checkpoint::tokenizer_size_of_args(checkpoint);
   const bool is_comparable =
-      expected != nullptr && has_same_type(options.tokenizer_type, checkpoint);
+      expected.has_value() && has_same_type(options.tokenizer_type, checkpoint);
   if (!is_comparable || *expected == tokenizer.vocab_size()) return Status();
   return make_error(StatusCode::kInvalidArgument,
                     "{}: not the tokenizer of this checkpoint: expected {} tokens (vocab_size), "
