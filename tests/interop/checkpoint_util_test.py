@@ -270,6 +270,42 @@ class Flags(Case):
                                "--true-vocab-size", "290")
         self.assertIn("8 padding rows", process.stdout)
 
+    def with_vocab_size(self, size):
+        root = self.saved(f"vocabulary{size}")
+        shutil.copytree(cases.path("gpt_tp2pp2_fp16"), root)
+        for folder, folders, files in os.walk(root):
+            for name in [*folders, *files, "."]:
+                os.chmod(os.path.join(folder, name), 0o755)
+            for name in files:
+                if name.endswith("model_optim_rng.pt"):
+                    path = os.path.join(folder, name)
+                    state = reference_files.load_file(path)
+                    state["args"].vocab_size = size
+                    reference_files.save_file(state, path)
+        return root
+
+    def test_args_that_state_the_vocabulary_pad_it_for_another_tensor_size(self):
+        root = self.with_vocab_size(290)
+        for tp, rows in ((1, 296), (2, 304), (4, 320)):
+            process = self.reshape(root, self.saved(f"to{tp}"), Target(tp, 1))
+            merged = reference.merge(self.saved(f"to{tp}"))
+            self.assertEqual(merged.tensors[reference_names.WORD]["weight"].shape[0], rows)
+            self.assertNotIn("note: args do not state", process.stdout)
+        process = self.reshape(cases.path("gpt_tp2pp2_fp16"), self.saved("untold"), Target(4, 1))
+        self.assertIn("note: args do not state the vocabulary of the 304 rows: they are kept, and a run "
+                      "that does not take padded_vocab_size from args pads its tokenizer's to a "
+                      "multiple of 32; --true-vocab-size pads", process.stdout)
+
+    def test_tokens_are_not_dropped_as_padding(self):
+        root = self.with_vocab_size(290)
+        for target in ("torch", "huggingface"):
+            process = cases.run(PROGRAM, "--load-dir", root, "--save-dir", self.saved("less"),
+                                "--target-format", target, "--true-vocab-size", "200")
+            self.assertEqual(process.returncode, 1, process.stdout)
+            self.assertIn("expected at least the 290 tokens that the checkpoint's args state, found "
+                          "200", process.stderr)
+            self.assertFalse(os.path.exists(self.saved("less")))
+
     def refuse(self, load, *flags):
         process = cases.run(PROGRAM, "--load-dir", cases.path(load), "--save-dir", self.saved(), *flags)
         self.assertEqual(process.returncode, 1, process.stdout)

@@ -191,8 +191,13 @@ class HuggingFace(unittest.TestCase):
         random_model(MODELS["qwen2"], 3).save_pretrained(self.path("hf"))
         save = self.path("meg")
         self.convert("--load-dir", self.path("hf"), "--save-dir", save, "--make-vocab-size-divisible-by", "8")
-        self.convert("--load-dir", save, "--save-dir", self.path("cut"), "--true-vocab-size", "90")
+        self.convert("--load-dir", self.path("hf"), "--save-dir", self.path("cut"),
+                     "--make-vocab-size-divisible-by", "8", "--true-vocab-size", "90")
         self.assertEqual(self.rows_of_export(self.path("cut")), 90)
+        for target in ("torch", "huggingface"):
+            self.assertIn("expected at least the 97 tokens that the checkpoint's args state, found 90",
+                          self.refused("--load-dir", save, "--save-dir", self.path("less"),
+                                       "--target-format", target, "--true-vocab-size", "90"))
         file = os.path.join(save, "release", "mp_rank_00", "model_optim_rng.pt")
         for args, rows in (({}, 97), ({"true_vocab_size": 96}, 104),
                            ({"true_vocab_size": None}, 104), ({"vocab_size": 98}, 98),

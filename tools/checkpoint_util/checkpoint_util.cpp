@@ -31,12 +31,11 @@ Result<checkpoint::MegatronCheckpoint> open_checkpoint(const CheckpointUtilArgum
   return checkpoint::MegatronCheckpoint::open(folder, options);
 }
 
-void print_vocabulary(const checkpoint::ReshardPlan& plan,
-                      const checkpoint::ReshardOptions& options) {
+void print_vocabulary(const checkpoint::ReshardPlan& plan) {
   const int64_t rows = plan.target_padded_vocab_size;
-  if (options.true_vocab_size.has_value()) {
+  if (plan.true_vocab_size.has_value()) {
     print(fmt::format(" > padded vocab (size: {}) with {} dummy tokens (new size: {})",
-                      *options.true_vocab_size, rows - *options.true_vocab_size, rows));
+                      *plan.true_vocab_size, rows - *plan.true_vocab_size, rows));
   }
   std::string change = "kept";
   if (plan.dropped_padding_rows > 0) {
@@ -61,7 +60,7 @@ void print_plan(const checkpoint::MegatronCheckpoint& checkpoint,
       layout_text(options.tensor_model_parallel_size, options.pipeline_model_parallel_size,
                   options.virtual_pipeline_model_parallel_size,
                   options.expert_model_parallel_size)));
-  print_vocabulary(plan, options);
+  print_vocabulary(plan);
   print(fmt::format("tensors: {}, {} to read, {} to write", plan.transfers.transfers.size(),
                     byte_size_text(plan.transfers.source_bytes()),
                     byte_size_text(plan.transfers.target_bytes())));

@@ -108,17 +108,14 @@ class ExportPlanner {
     }
     plan_.source_vocab_rows = embedding->second->shape[0];
     std::optional<int64_t> vocab_size = options_.true_vocab_size;
-    if (!vocab_size.has_value()) {
+    if (vocab_size.has_value()) {
+      MEG_RETURN_IF_ERROR(check_true_vocab_size(checkpoint_, *vocab_size, plan_.source_vocab_rows));
+    } else {
       vocab_size = unpadded_vocab_size(checkpoint_, plan_.source_vocab_rows);
     }
     plan_.target_vocab_rows = vocab_size.value_or(plan_.source_vocab_rows);
     // Written without padding: transformers' vocab_size is the number of rows.
     model_.padded_vocab_size = plan_.target_vocab_rows;
-    if (plan_.target_vocab_rows > plan_.source_vocab_rows) {
-      return make_error(StatusCode::kInvalidArgument,
-                        "true vocabulary size: expected up to {} rows of the table, found {}",
-                        plan_.source_vocab_rows, plan_.target_vocab_rows);
-    }
     if (!vocab_size.has_value()) {
       plan_.notes.emplace_back(
           "the vocabulary's padding rows are exported; --true-vocab-size leaves them out");

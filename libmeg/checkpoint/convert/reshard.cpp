@@ -66,6 +66,15 @@ void add_notes(const MegatronCheckpoint& checkpoint, const TargetLayout& layout,
                                      : "the optimizer becomes the distributed one");
   }
   note_expert_tensor_size(checkpoint, layout, notes);
+  const int64_t tensor_size = layout.ranks.tensor_size();
+  if (!layout.true_vocab_size.has_value() &&
+      tensor_size != checkpoint.tensor_model_parallel_size()) {
+    notes->push_back(fmt::format(
+        "args do not state the vocabulary of the {} rows: they are kept, and a run that does not "
+        "take padded_vocab_size from args pads its tokenizer's to a multiple of {}; "
+        "--true-vocab-size pads the table in the same way",
+        layout.target_vocab_rows, checkpoint.config().make_vocab_size_divisible_by * tensor_size));
+  }
   if (!layout.names_kept) {
     notes->push_back(fmt::format("names become {}", model::name_family_text(layout.family)));
   }
@@ -120,6 +129,7 @@ Result<ReshardPlan> plan_reshard(const MegatronCheckpoint& checkpoint,
   ReshardPlan plan;
   plan.source_padded_vocab_size = layout.source_vocab_rows;
   plan.target_padded_vocab_size = layout.target_vocab_rows;
+  plan.true_vocab_size = layout.true_vocab_size;
   plan.dropped_padding_rows =
       std::max<int64_t>(0, layout.source_vocab_rows - layout.target_vocab_rows);
   plan.added_padding_rows =

@@ -40,6 +40,8 @@ struct ReshardPlan {
   TransferPlan transfers;
   int64_t source_padded_vocab_size = 0;
   int64_t target_padded_vocab_size = 0;
+  /// The vocabulary without padding that the target's table is padded from, if it is known.
+  std::optional<int64_t> true_vocab_size;
   int64_t parameter_count = 0;  ///< Parameters of the model, without the tied copy.
   int64_t dropped_padding_rows =
       0;  ///< Rows of the source's table that the target has no place for.

@@ -61,6 +61,10 @@ class Summarizer {
         summary_.true_vocab_size = vocab_size_of_args(*summary_.whole);
       }
       count_parameters(summary_);
+      if (options_.true_vocab_size.has_value() && summary_.padded_vocab_size.has_value()) {
+        MEG_RETURN_IF_ERROR(check_true_vocab_size(*summary_.whole, *options_.true_vocab_size,
+                                                  *summary_.padded_vocab_size));
+      }
     } else {
       MEG_RETURN_IF_ERROR(count_parameters_of_files(options_.open, summary_));
     }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "libmeg/checkpoint/convert/internal/target_names.h"
+#include "libmeg/checkpoint/dialects/mp_rank/vocab_size_args.h"
 #include "libmeg/model/expert_names.h"
 #include "libmeg/model/pipeline_layout.h"
 #include "libmeg/model/vocab_padding.h"
@@ -201,16 +202,15 @@ class LayoutBuilder {
     layout_.target_vocab_rows = rows;
     layout_.true_vocab_size = options_.true_vocab_size;
     if (options_.true_vocab_size.has_value()) {
-      // Rows beyond the source's would be untrained tokens.
-      if (*options_.true_vocab_size > rows) {
-        return make_error(StatusCode::kInvalidArgument,
-                          "true vocabulary size: expected at most the {} rows of the source's "
-                          "embedding, found {}",
-                          rows, *options_.true_vocab_size);
-      }
+      MEG_RETURN_IF_ERROR(check_true_vocab_size(checkpoint_, *options_.true_vocab_size, rows));
+    } else if (tensor_size != checkpoint_.tensor_model_parallel_size()) {
+      // A run of the new size pads the vocabulary to another number of rows.
+      layout_.true_vocab_size = unpadded_vocab_size(checkpoint_, rows);
+    }
+    if (layout_.true_vocab_size.has_value()) {
       MEG_ASSIGN_OR_RETURN(
           layout_.target_vocab_rows,
-          model::padded_vocab_size(*options_.true_vocab_size,
+          model::padded_vocab_size(*layout_.true_vocab_size,
                                    checkpoint_.config().make_vocab_size_divisible_by, tensor_size));
     } else if (rows % tensor_size != 0) {
       std::string sizes;
