@@ -30,6 +30,18 @@ class Places(SpoiltCheckpoint):
                 self.assert_refused(self.reshape(save=save), "save-dir")
                 self.assertEqual(tree(self.source), before)
 
+    def test_save_dir_inside_the_load_dir_is_refused(self):
+        before = tree(self.source)
+        os.symlink(self.path("source"), self.path("link"))
+        for target in ("torch", "torch_dist", "huggingface"):
+            for save in (self.path("source", "new"), self.path("source", "a", "b"),
+                         self.path("link", "new"), self.path("source", "iter_0000100", "new")):
+                with self.subTest(target=target, save=save):
+                    run = self.program("checkpoint_util", "--load-dir", self.source, "--save-dir",
+                                       save, "--target-format", target)
+                    self.assert_refused(run, "expected a save-dir outside the checkpoint", "source")
+                    self.assertEqual(tree(self.source), before)
+
     def test_the_folder_of_the_iteration_itself_may_be_the_load_dir(self):
         process = self.reshape(load=self.path("source", "iter_0000100"))
         self.assertEqual(process.returncode, 0, process.stderr_text)

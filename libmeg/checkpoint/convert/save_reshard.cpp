@@ -46,14 +46,16 @@ std::string reshard_folder_name(const MegatronCheckpoint& checkpoint) {
   return iteration.has_value() ? iteration_folder_name(*iteration) : "release";
 }
 
-/// Also refuses a target that lies around the source: committing replaces the whole folder.
+/// Refuses a target in the source or in its root, and one around it: committing replaces the whole
+/// folder.
 Status check_apart(const CheckpointFolder& source, const std::string& target,
                    const std::string& save_dir) {
   const fs::path written = resolved(target), read = resolved(source.folder);
-  if (!is_inside(written, read) && !is_inside(read, written)) return Status();
+  const std::string& outer = source.root.empty() ? source.folder : source.root;
+  if (!is_inside(written, resolved(outer)) && !is_inside(read, written)) return Status();
   return make_error(StatusCode::kInvalidArgument,
-                    "{}: expected a save-dir outside the checkpoint that is read, found {} in it",
-                    save_dir, source.folder);
+                    "{}: expected a save-dir outside the checkpoint that is read, found {}",
+                    save_dir, outer);
 }
 
 Status check_save_dir(const MegatronCheckpoint& checkpoint, const std::string& save_dir) {
