@@ -24,6 +24,7 @@
 #include "tools/common/byte_size.h"
 #include "tools/common/flag_groups/checkpoint_flags.h"
 #include "tools/common/flags/flags.h"
+#include "tools/common/found_instead.h"
 #include "tools/common/json_output.h"
 #include "tools/common/progress_bar.h"
 #include "tools/common/report.h"
@@ -177,7 +178,7 @@ int main(int argc, const char* const* argv) {
   Arguments arguments;
   if (const std::optional<int> code = parse(argc, argv, arguments)) return *code;
   const Result<checkpoint::CheckpointSummary> summary = summarize(arguments);
-  if (!summary.has_value()) return fail(summary.error());
+  if (!summary.has_value()) return fail(no_checkpoint(arguments.path, summary.error()));
   const Status shown = show(*summary, arguments);
   if (!shown.ok()) return fail(shown);
   const Status problem = problem_of(*summary);

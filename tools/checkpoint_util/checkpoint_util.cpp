@@ -14,6 +14,7 @@
 #include "tools/checkpoint_util/checkpoint_util_huggingface.h"
 #include "tools/checkpoint_util/checkpoint_util_report.h"
 #include "tools/common/byte_size.h"
+#include "tools/common/found_instead.h"
 #include "tools/common/interruption.h"
 #include "tools/common/progress_bar.h"
 #include "tools/common/report.h"
@@ -165,7 +166,7 @@ int main(int argc, const char* const* argv) {
   }
   stop_at_signals();
   const Status status = run(arguments);
-  return status.ok() ? 0 : fail(status);
+  return status.ok() ? 0 : fail(no_checkpoint(arguments.load_dir, status));
 }
 
 }  // namespace

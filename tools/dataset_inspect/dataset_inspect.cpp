@@ -16,6 +16,7 @@
 #include "libmeg/tokenizer/open_tokenizer.h"
 #include "tools/common/flag_groups/data_flags.h"
 #include "tools/common/flags/flags.h"
+#include "tools/common/found_instead.h"
 #include "tools/common/json_output.h"
 #include "tools/common/report.h"
 #include "tools/common/run_program.h"
@@ -312,7 +313,7 @@ int main(int argc, const char* const* argv) {
   if (const std::optional<int> code = parse(argc, argv, arguments)) return *code;
   const Result<dataset::IndexedDataset> dataset = dataset::IndexedDataset::open(
       arguments.prefix, {.idx_cache = arguments.data.object_storage_cache_path.value_or("")});
-  if (!dataset.has_value()) return fail(dataset.error());
+  if (!dataset.has_value()) return fail(no_dataset(arguments.prefix, dataset.error()));
   if (arguments.trace) return print_trace_of(*dataset, arguments);
   const Result<ordered_json> answer = inspect(*dataset, arguments);
   if (!answer.has_value()) return fail(answer.error());

@@ -4,6 +4,8 @@
 #include <string_view>
 
 #include "tools/common/flags/flags.h"
+#include "tools/common/found_instead.h"
+#include "tools/common/report.h"
 #include "tools/common/run_program.h"
 #include "tools/verify/verify_programs.h"
 
@@ -20,6 +22,13 @@ int usage_main(int argc, const char* const* argv) {
                   "verify diff checkpoints checkpoints_tp2_pp4"});
   flags.positional("WHAT", &what, "what to check; see also verify WHAT --help")
       .choices({"dataset", "checkpoint", "diff", "manifest"});
+  const std::string path = argc > 1 ? argv[1] : "";
+  if (const std::string command = verify_command_for(path); !command.empty()) {
+    return fail_usage(make_error(StatusCode::kInvalidArgument,
+                                 "{}: expected dataset, checkpoint, diff or manifest before it, "
+                                 "found a {}: verify {} {}",
+                                 path, command, command, path));
+  }
   return flags.parse(argc, argv).value_or(2);
 }
 

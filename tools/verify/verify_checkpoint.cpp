@@ -11,6 +11,7 @@
 #include "libmeg/base/thread_pool.h"
 #include "tools/common/flag_groups/checkpoint_flags.h"
 #include "tools/common/flags/flags.h"
+#include "tools/common/found_instead.h"
 #include "tools/common/json_output.h"
 #include "tools/common/progress_bar.h"
 #include "tools/common/report.h"
@@ -99,7 +100,7 @@ int verify_checkpoint_main(int argc, const char* const* argv) {
   options.progress = bar.callback();
   const Result<checkpoint::CheckpointReport> report = checkpoint::verify_checkpoint(path, options);
   bar.clear();
-  if (!report.has_value()) return fail(report.error());
+  if (!report.has_value()) return fail(no_checkpoint(path, report.error()));
   if (json) {
     print_json(report_json(*report));
   } else {

@@ -10,6 +10,7 @@
 
 #include "libmeg/base/thread_pool.h"
 #include "tools/common/flags/flags.h"
+#include "tools/common/found_instead.h"
 #include "tools/common/json_output.h"
 #include "tools/common/progress_bar.h"
 #include "tools/common/report.h"
@@ -89,7 +90,7 @@ int verify_dataset_main(int argc, const char* const* argv) {
   options.progress = bar.callback();
   const Result<dataset::VerifyReport> report = dataset::verify_dataset(prefix, options);
   bar.clear();
-  if (!report.has_value()) return fail(report.error());
+  if (!report.has_value()) return fail(no_dataset(prefix, report.error()));
   if (json) {
     print_json(report_json(*report, options));
   } else {

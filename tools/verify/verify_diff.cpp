@@ -10,6 +10,7 @@
 #include "libmeg/checkpoint/verify/checkpoint_diff.h"
 #include "tools/common/flag_groups/checkpoint_flags.h"
 #include "tools/common/flags/flags.h"
+#include "tools/common/found_instead.h"
 #include "tools/common/json_output.h"
 #include "tools/common/progress_bar.h"
 #include "tools/common/report.h"
@@ -150,9 +151,9 @@ int verify_diff_main(int argc, const char* const* argv) {
   if (!open_options.has_value()) return fail(open_options.error());
   open_options->ignore_optimizer = no_optim;
   const Result<checkpoint::MegatronCheckpoint> a = open(a_path, *open_options);
-  if (!a.has_value()) return fail(a.error());
+  if (!a.has_value()) return fail(no_checkpoint(a_path, a.error()));
   const Result<checkpoint::MegatronCheckpoint> b = open(b_path, *open_options);
-  if (!b.has_value()) return fail(b.error());
+  if (!b.has_value()) return fail(no_checkpoint(b_path, b.error()));
   ProgressBar bar(0);
   // The opener is told, too: an optimizer that cannot be read must not hinder a comparison without
   // it.

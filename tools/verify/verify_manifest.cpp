@@ -12,6 +12,7 @@
 #include "tools/common/byte_size.h"
 #include "tools/common/flag_groups/checkpoint_flags.h"
 #include "tools/common/flags/flags.h"
+#include "tools/common/found_instead.h"
 #include "tools/common/json_output.h"
 #include "tools/common/progress_bar.h"
 #include "tools/common/report.h"
@@ -109,7 +110,7 @@ int check(const std::string& path, const checkpoint::MegatronCheckpoint& checkpo
 int run(const Arguments& arguments, ProgressBar* bar) {
   const Result<checkpoint::CheckpointFolder> folder =
       checkpoint::find_checkpoint(arguments.path, arguments.iteration);
-  if (!folder.has_value()) return fail(folder.error());
+  if (!folder.has_value()) return fail(no_checkpoint(arguments.path, folder.error()));
   const Result<std::string> path = manifest_path(arguments, *folder);
   if (!path.has_value()) return fail(path.error());
   const Result<checkpoint::MegatronCheckpoint> checkpoint =
