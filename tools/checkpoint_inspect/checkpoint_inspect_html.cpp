@@ -1,14 +1,17 @@
 #include "tools/checkpoint_inspect/checkpoint_inspect_html.h"
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <ctime>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
 #include <vector>
 
+#include "libmeg/base/version.h"
 #include "tools/checkpoint_inspect/checkpoint_inspect_parts.h"
 
 namespace meg::tools {
@@ -59,7 +62,8 @@ std::string facts(const ordered_json& answer) {
       fmt::format("{} with {} bytes", answer["files"].size(), count_text(answer["bytes"])));
   add("parameters", count_text(answer["parameters"]));
   add("without padding rows", count_text(answer["unpadded_parameters"]));
-  add("padded vocabulary", count_text(answer["padded_vocab_size"]));
+  add("rows of the vocabulary", count_text(answer["padded_vocab_size"]));
+  add("tokens of the vocabulary", count_text(answer["true_vocab_size"]));
   add("optimizer", fmt::format("{}, {} bytes", text_of(answer["optimizer"]["form"]),
                                count_text(answer["optimizer"]["bytes"])));
   add("grad scaler, scheduler, rng",
@@ -270,11 +274,12 @@ std::string html_page(const ordered_json& answer) {
   page += section("Ranks", rank_grid(answer));
   page += section("Types", dtype_shares(answer));
   page += section("Layers", layer_norms(answer));
-  page += section("Where parameters lie", placement_table(answer));
+  page += section("Placement of parameters", placement_table(answer));
   page += section("Statistics", statistics_table(answer));
   page += section("Args", args_table(answer));
   page += section("Named code", code_table(answer));
-  return page + page_end();
+  return page + page_end(fmt::format("checkpoint_inspect of libmeg {}, {:%Y-%m-%d %H:%M} UTC",
+                                     version(), fmt::gmtime(std::time(nullptr))));
 }
 
 }  // namespace meg::tools

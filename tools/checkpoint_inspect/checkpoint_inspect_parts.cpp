@@ -142,7 +142,7 @@ std::string layer_bars(const LayerValues& values, std::string_view style) {
         style, static_cast<double>(i) * kWidth, kHeight - height, kWidth - 1, height, i,
         *values[i]);
   }
-  return html + fmt::format("</svg><span class=soft>most {:.3g}</span>", most);
+  return html + fmt::format("</svg><span class=soft>maximum {:.3g}</span>", most);
 }
 
 std::string page_head(const std::string& title) {
@@ -153,6 +153,8 @@ std::string page_head(const std::string& title) {
       title, kStyle, title);
 }
 
-std::string page_end() { return "</body>\n</html>\n"; }
+std::string page_end(std::string_view made_by) {
+  return fmt::format("<p class=soft>{}</p>\n</body>\n</html>\n", made_by);
+}
 
 }  // namespace meg::tools

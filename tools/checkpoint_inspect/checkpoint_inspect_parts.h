@@ -43,6 +43,7 @@ std::string layer_bars(const LayerValues& values, std::string_view style);
 
 /// Writes from <!doctype> to the title as heading; styles are inside.
 std::string page_head(const std::string& title);
-std::string page_end();
+/// made_by: the line at the end.
+std::string page_end(std::string_view made_by);
 
 }  // namespace meg::tools
