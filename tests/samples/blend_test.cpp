@@ -3,9 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <numeric>
+#include <random>
 
 #include "libmeg/numpy/npy.h"
 #include "libmeg/samples/internal/blend_index.h"
@@ -103,6 +107,61 @@ TEST(BlendIndex, IsMegatronsForEveryCallOfItsHelpers) {
           build_blend_index(call["weights"].get<std::vector<double>>(), datasets, samples).ok());
       ASSERT_TRUE(expected.has_value());
       EXPECT_TRUE(std::ranges::equal(*expected->values<int64_t>(), samples)) << call;
+/// Megatron's helper, with the datasets that still have samples where sizes are given.
+std::vector<int16_t> drawn_plainly(const std::vector<double>& weights, size_t samples,
+                                   const std::vector<int64_t>& sizes = {}) {
+  std::vector<int64_t> used(weights.size());
+  std::vector<int16_t> datasets;
+  for (size_t sample = 0; sample < samples; ++sample) {
+    const double place = std::max(static_cast<double>(sample), 1.0);
+    double most = std::numeric_limits<double>::lowest();
+    size_t best = 0;
+    for (size_t i = 0; i < weights.size(); ++i) {
+      if (!sizes.empty() && used[i] == sizes[i]) continue;
+      const double behind = weights[i] * place - static_cast<double>(used[i]);
+      if (behind <= most) continue;
+      most = behind;
+      best = i;
+    }
+    ++used[best];
+    datasets.push_back(static_cast<int16_t>(best));
+  }
+  return datasets;
+}
+
+TEST(BlendIndex, OfManyDatasetsIsThatOfLookingAtAllOfThem) {
+  std::mt19937 random(7);
+  for (const int datasets : {65, 100, 333, 1000}) {
+    for (const int kind : {0, 1, 2, 3}) {
+      std::vector<double> weights;
+      for (int i = 0; i < datasets; ++i) {
+        const auto draw = static_cast<double>(random() % 1000 + 1);
+        // All equal; few different ones, which tie all the time; any; very unequal ones.
+        weights.push_back(kind == 0   ? 1.0
+                          : kind == 1 ? static_cast<double>(1 + random() % 3)
+                          : kind == 2 ? draw / 7
+                                      : draw * draw * draw);
+      }
+      weights = normalized_weights(weights);
+      std::vector<int16_t> found(5000);
+      std::vector<int64_t> numbers(found.size());
+      ASSERT_TRUE(build_blend_index(weights, found, numbers).ok());
+      EXPECT_EQ(found, drawn_plainly(weights, found.size())) << datasets << " " << kind;
+    }
+    std::vector<int64_t> sizes;
+    for (int i = 0; i < datasets; ++i) sizes.push_back(1 + static_cast<int64_t>(random() % 9));
+    const auto total = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
+    std::vector<double> weights;
+    for (const int64_t size : sizes) {
+      weights.push_back(static_cast<double>(size) / static_cast<double>(total));
+    }
+    std::vector<int16_t> found(static_cast<size_t>(total));
+    std::vector<int64_t> numbers(found.size());
+    ASSERT_TRUE(build_exhaustive_blend_index(sizes, found, numbers).ok());
+    EXPECT_EQ(found, drawn_plainly(weights, found.size(), sizes)) << datasets;
+  }
+}
+
       ++checked;
     }
     for (const json& call : helpers.value("build_exhaustive_blending_indices", json::array())) {
