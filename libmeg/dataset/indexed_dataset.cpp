@@ -249,8 +249,14 @@ Result<IndexedDataset::ByteRange> IndexedDataset::bytes_of(int64_t sequence) con
                       arrays_.dim_offsets[sequence + 1]);
   }
   // Every access to .bin comes through here: pointers and lengths are what a file claims.
-  const bool lies_in_bin = pointer >= 0 && length >= 0 && pointer % item_size_ == 0 &&
-                           pointer <= bin_.size() && range.size <= bin_.size() - pointer;
+  if (pointer % item_size_ != 0) {
+    return make_error(StatusCode::kCorruption,
+                      "{}: sequence {}: pointer: expected a multiple of {}, the bytes of {}, found "
+                      "{}",
+                      idx_.path(), sequence, item_size_, dtype_name(dtype_), pointer);
+  }
+  const bool lies_in_bin =
+      pointer >= 0 && length >= 0 && pointer <= bin_.size() && range.size <= bin_.size() - pointer;
   if (lies_in_bin) return range;
   return make_error(
       StatusCode::kCorruption,
