@@ -715,7 +715,7 @@ constexpr ArgumentRow kTrainingRows[] = {
   {kTraining, "--num-dataset-builder-threads", "", "num_dataset_builder_threads", "", kValue, kInteger, "1", "", "", "", "core_v0.7.0", "core_v0.19.0", kNone, "number of index caches built at once", "N", "1..1024", "index caches to build at once"},
   {kTraining, "--object-storage-cache-path", "(--s3-cache-path)", "object_storage_cache_path", "s3_cache_path", kValue, kText, "None", "", "", "", "core_v0.8.0", "core_v0.19.0", kData, "", "DIR", "", "folder for copies of the .idx files of datasets at s3://"},
   {kTraining, "--mid-level-dataset-surplus", "", "mid_level_dataset_surplus", "", kValue, kReal, "0.005", "", "", "", "core_v0.13.0", "core_v0.19.0", kData, "", "", "", ""},
-  {kTraining, "--allow-ambiguous-pad-tokens", "", "allow_ambiguous_pad_tokens", "", kSwitch, kBool, "False", "True", "", "", "core_v0.16.0", "core_v0.19.0", kData, "", "", "", ""},
+  {kTraining, "--allow-ambiguous-pad-tokens", "", "allow_ambiguous_pad_tokens", "", kSwitch, kBool, "False", "True", "", "", "core_v0.16.0", "core_v0.19.0", kData, "", "", "", "mask padding tokens in the data even if they also end documents"},
   {kTraining, "--fim-data", "", "fim_data", "", kSwitch, kBool, "False", "True", "", "", "core_v0.16.0", "core_v0.19.0", kData, "", "", "", ""},
   {kTraining, "--fim-rate", "", "fim_rate", "", kValue, kReal, "0.5", "", "", "", "core_v0.16.0", "core_v0.19.0", kData, "", "", "", ""},
   {kTraining, "--fim-spm-rate", "", "fim_spm_rate", "", kValue, kReal, "0.5", "", "", "", "core_v0.16.0", "core_v0.19.0", kData, "", "", "", ""},

@@ -40,6 +40,13 @@ enum class RampupSteps {
   kNone,     ///< --rampup-batch-size is read and has no effect.
 };
 
+/// What a GPTDataset does with the tokenizer's padding token where it is in the data.
+enum class DatasetPad {
+  kNone,         ///< Nothing.
+  kMasked,       ///< Labels that are it have no loss, and it is read as token 0.
+  kUnambiguous,  ///< The same, but not of a token that is the end of a document too.
+};
+
 /// --mock-data
 enum class MockData {
   kNone,
@@ -87,6 +94,8 @@ struct MegatronVersion {
 
   /// A blend's description ends with renormalize_blend_weights.
   bool renormalize_in_description;
+
+  DatasetPad dataset_pad;
 
   MockData mock_data;
 

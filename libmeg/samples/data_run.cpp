@@ -294,6 +294,7 @@ void DataArgs::take_fields(megatron::FieldReader& args) {
 
 Result<DataRun> resolve_data(const DataArgs& args,
                              const std::optional<std::string>& environment_world_size) {
+  args.take("allow_ambiguous_pad_tokens", data.allow_ambiguous_pad_tokens);
   Notes notes;
   GptDataConfig config;
   if (args.megatron_version.has_value()) {

@@ -54,6 +54,7 @@ struct DataArgs {
   bool eod_mask_loss = false;
   bool create_attention_mask = true;  ///< Without it reset_attention_mask resets nothing.
 
+  bool allow_ambiguous_pad_tokens = false;
   /// Reads Megatron's arguments by their fields; errors are in the reader's status.
   void take_fields(megatron::FieldReader& args);
 };

@@ -53,6 +53,15 @@ void fill_attention_mask(std::span<const int64_t> tokens, const GptSampleOptions
 
 }  // namespace
 
+int64_t pad_of_samples(std::optional<int64_t> pad, std::optional<int64_t> eod, bool allow_ambiguous,
+                       const megatron::MegatronVersion& version) {
+  constexpr int64_t kNone = -1;
+  if (!pad.has_value() || version.dataset_pad == megatron::DatasetPad::kNone) return kNone;
+  const bool is_left_alone =
+      version.dataset_pad == megatron::DatasetPad::kUnambiguous && pad == eod && !allow_ambiguous;
+  return is_left_alone ? kNone : *pad;
+}
+
 void fill_gpt_sample(std::span<const int64_t> text, const GptSampleOptions& options,
                      const GptSampleFields& fields) {
   assert(text.size() == fields.tokens.size() + (options.extra_token ? 1 : 0));

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "libmeg/base/result.h"
+#include "libmeg/megatron/megatron_version.h"
 
 namespace meg::samples {
 
@@ -13,11 +14,17 @@ struct GptSampleOptions {
   int64_t sequence_length = 0;  ///< L, tokens
   bool extra_token = true;      ///< The text has L + 1 tokens, else L.
   int64_t eod = 0;              ///< End-of-document token.
-  int64_t pad = -1;             ///< -1: the tokenizer has none.
+  int64_t pad = -1;             ///< From pad_of_samples(); -1: none.
   bool reset_position_ids = false;
   bool reset_attention_mask = false;
   bool eod_mask_loss = false;
 };
+
+/// The token that is padding in the samples of a revision, -1 where none is. pad, eod: those of the
+/// tokenizer. allow_ambiguous: --allow-ambiguous-pad-tokens. Mirrors Megatron-LM
+/// megatron/core/datasets/megatron_dataset.py: MegatronDataset.__init__.
+int64_t pad_of_samples(std::optional<int64_t> pad, std::optional<int64_t> eod, bool allow_ambiguous,
+                       const megatron::MegatronVersion& version);
 
 /// One sample, in memory of the caller. Each span has L elements; attention_mask L x L or none.
 struct GptSampleFields {

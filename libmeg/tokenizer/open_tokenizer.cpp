@@ -34,6 +34,25 @@ Result<std::unique_ptr<Tokenizer>> open_tokenizer(const TokenizerOptions& option
   return type->open(options);
 }
 
+std::optional<int32_t> pad_of_datasets(const Tokenizer& tokenizer,
+                                       const TokenizerOptions& options) {
+  const auto type = find_tokenizer_type(options.tokenizer_type);
+  if (!type.has_value()) return std::nullopt;
+  const bool has_core_classes =
+      options.version.value_or(megatron::newest_megatron_version()).core_tokenizers > 0;
+  switch ((*type)->tells_pad) {
+    case TellsPad::kAlways:
+      break;
+    case TellsPad::kSinceCore015:
+      if (!has_core_classes) return std::nullopt;
+      break;
+    case TellsPad::kOfCoreClass:
+      if (!has_core_classes || options.legacy_tokenizer) return std::nullopt;
+      break;
+  }
+  return tokenizer.pad();
+}
+
 bool names_tokenizer(const TokenizerOptions& options) {
   const auto type = find_tokenizer_type(options.tokenizer_type);
   return type.has_value() && check_required_flags(**type, options).ok();

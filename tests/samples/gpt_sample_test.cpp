@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
+#include <string_view>
 #include <vector>
 
 #include "tests/samples/filled_sample.h"
@@ -68,6 +70,28 @@ TEST(GptSample, WithoutAMaskNoneIsWritten) {
   Filled sample(2, false);
   fill_gpt_sample(text, {.sequence_length = 2, .reset_attention_mask = true}, sample.fields());
   EXPECT_THAT(sample.tokens, ElementsAre(5, 6));
+}
+
+int64_t pad_at(std::string_view revision, std::optional<int64_t> pad,
+               bool allow_ambiguous = false) {
+  constexpr int64_t kEod = 3;
+  return pad_of_samples(pad, kEod, allow_ambiguous, *megatron::parse_megatron_version(revision));
+}
+
+TEST(PadOfSamples, IsTheTokenizersSinceCore07) {
+  EXPECT_EQ(pad_at("core_v0.6.0", 9), -1);
+  for (const char* revision : {"core_v0.7.0", "core_v0.15.0", "core_v0.16.0", "core_v0.19.0"}) {
+    EXPECT_EQ(pad_at(revision, 9), 9) << revision;
+    EXPECT_EQ(pad_at(revision, std::nullopt), -1) << revision;
+  }
+}
+
+TEST(PadOfSamples, IsNoEndOfDocumentSinceCore016UnlessAllowed) {
+  EXPECT_EQ(pad_at("core_v0.7.0", 3), 3);
+  EXPECT_EQ(pad_at("core_v0.15.0", 3), 3);
+  EXPECT_EQ(pad_at("core_v0.16.0", 3), -1);
+  EXPECT_EQ(pad_at("core_v0.16.0", 3, true), 3);
+  EXPECT_EQ(pad_at("core_v0.19.0", 3), -1);
 }
 
 TEST(GptSample, OneTokenIsASample) {

@@ -59,6 +59,54 @@ TEST(OpenTokenizer, NamesTheTypesWhereOneIsUnknown) {
                                        HasSubstr("found \"GPT2BPE\"")));
 }
 
+/// A tokenizer whose padding token is 7.
+class Padded : public Tokenizer {
+ public:
+  int64_t vocab_size() const override { return 8; }
+
+  std::optional<int32_t> eod() const override { return 6; }
+
+  std::optional<int32_t> pad() const override { return 7; }
+
+  std::optional<std::string_view> token_bytes(int32_t /*id*/) const override { return "x"; }
+
+  int32_t max_id() const override { return 7; }
+
+  std::unique_ptr<TokenEncoder> new_encoder(DType /*dtype*/) const override { return nullptr; }
+
+ protected:
+  Result<std::string> decode_text(std::span<const int32_t> /*ids*/,
+                                  bool /*more_follow*/) const override {
+    return std::string();
+  }
+};
+
+/// Whether the class of a revision tells datasets its padding token.
+bool tells_pad(const std::string& type, std::string_view revision, bool legacy = false) {
+  TokenizerOptions options = with_type(type);
+  options.legacy_tokenizer = legacy;
+  options.version = *megatron::parse_megatron_version(revision);
+  return pad_of_datasets(Padded(), options).has_value();
+}
+
+TEST(PadOfDatasets, IsWhatTheClassOfTheRevisionTells) {
+  for (const char* type : {"SentencePieceTokenizer", "GPTSentencePieceTokenizer",
+                           "BertWordPieceLowerCase", "NullTokenizer"}) {
+    for (const char* revision : {"core_v0.7.0", "core_v0.14.0", "core_v0.15.0", "core_v0.19.0"}) {
+      EXPECT_TRUE(tells_pad(type, revision)) << type << " " << revision;
+    }
+  }
+  // Hugging Face's pad_token_id came into the older class with core 0.15.
+  EXPECT_FALSE(tells_pad("HuggingFaceTokenizer", "core_v0.14.0"));
+  EXPECT_TRUE(tells_pad("HuggingFaceTokenizer", "core_v0.15.0", true));
+  EXPECT_TRUE(tells_pad("HuggingFaceTokenizer", "core_v0.15.0"));
+  for (const char* type : {"Llama2Tokenizer", "TikTokenizer"}) {
+    EXPECT_FALSE(tells_pad(type, "core_v0.14.0")) << type;
+    EXPECT_FALSE(tells_pad(type, "core_v0.16.0", true)) << type;
+    EXPECT_TRUE(tells_pad(type, "core_v0.16.0")) << type;
+  }
+}
+
 TEST(OpenTokenizer, TakesMetadataOfTheTypesLibraryAlone) {
   struct Case {
     const char* json;

@@ -49,6 +49,7 @@ Result<Vocabulary> vocabulary_of(const PretrainFlags& run, const FirstRank& prin
   Vocabulary vocabulary;
   vocabulary.vocab_size = tokenizer->vocab_size();
   vocabulary.eod = tokenizer->eod().value_or(-1);
+  vocabulary.pad = tokenizer::pad_of_datasets(*tokenizer, options);
   return vocabulary;
 }
 

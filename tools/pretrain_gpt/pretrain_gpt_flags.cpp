@@ -66,11 +66,13 @@ bool begins_anew(const megatron::ArgumentValues& args, const Status& taken) {
   return train::lacks_checkpoint(std::get<std::string>(*load));
 }
 
-void set_batches(const PretrainFlags& run, const samples::DataRun& data, int64_t eod,
-                 train::BatchOptions& batches) {
+void set_batches(const PretrainFlags& run, const samples::DataRun& data,
+                 const Vocabulary& vocabulary, train::BatchOptions& batches) {
   batches.sample.sequence_length = data.config.sequence_length;
   batches.sample.extra_token = data.config.extra_token;
-  batches.sample.eod = eod;
+  batches.sample.eod = vocabulary.eod;
+  batches.sample.pad = samples::pad_of_samples(
+      vocabulary.pad, vocabulary.eod, run.data.allow_ambiguous_pad_tokens, data.config.version);
   batches.sample.reset_position_ids = run.data.reset_position_ids;
   batches.sample.reset_attention_mask = run.data.reset_attention_mask;
   batches.sample.eod_mask_loss = run.data.eod_mask_loss;
@@ -79,6 +81,23 @@ void set_batches(const PretrainFlags& run, const samples::DataRun& data, int64_t
   batches.eval_micro_batch_size = run.data.length.eval_micro_batch_size;
   // Without --reset-attention-mask the mask says nothing that causal attention does not.
   batches.create_attention_mask = run.data.reset_attention_mask && run.data.create_attention_mask;
+}
+
+/// Where ends of documents are padding, too, revisions differ in what is trained on.
+std::optional<std::string> note_of_pad(const Vocabulary& vocabulary, int64_t pad,
+                                       const megatron::MegatronVersion& version) {
+  const bool masks = version.dataset_pad != megatron::DatasetPad::kNone;
+  if (!masks || vocabulary.pad != vocabulary.eod) return std::nullopt;
+  if (pad != vocabulary.pad) {
+    return fmt::format(
+        "token {} is padding and the end of a document: it is trained on, as in {} of Megatron-LM "
+        "without --allow-ambiguous-pad-tokens",
+        vocabulary.eod, version.name);
+  }
+  return fmt::format(
+      "token {} is padding and the end of a document: labels that are it have no loss, and it is "
+      "read as token 0, as in {} of Megatron-LM",
+      vocabulary.eod, version.name);
 }
 
 Result<model::NameFamily> names_of(const PretrainFlags& run, const model::GptConfig& config) {
@@ -149,9 +168,6 @@ Result<train::TrainerOptions> resolve_pretrain_flags(const PretrainFlags& run,
                                                      const parallel::ParallelState& ranks) {
   MEG_ASSIGN_OR_RETURN(samples::DataRun data,
                        resolve_data_flags(run.data, std::to_string(ranks.mesh().world_size())));
-  if (ranks.mesh().rank() == 0) {
-    for (const std::string& text : data.notes) note(text);
-  }
   data.config.vocab_size = vocabulary.vocab_size;
   data.config.eod = vocabulary.eod;
 
@@ -176,7 +192,13 @@ Result<train::TrainerOptions> resolve_pretrain_flags(const PretrainFlags& run,
   options.checkpoints.names = options.model.family;
   options.schedule.global_batch_size = data.batches.global_batch_size();
   options.schedule.has_rampup_batch_size = !run.data.rampup_batch_size.empty();
-  set_batches(run, data, vocabulary.eod, options.batches);
+  set_batches(run, data, vocabulary, options.batches);
+  if (auto text = note_of_pad(vocabulary, options.batches.sample.pad, data.config.version)) {
+    data.notes.push_back(*std::move(text));
+  }
+  if (ranks.mesh().rank() == 0) {
+    for (const std::string& text : data.notes) note(text);
+  }
   options.batches.data_parallel_rank = ranks.data()->rank();
   options.batches.data_parallel_size = ranks.data()->size();
   options.batch_schedule = data.batches;

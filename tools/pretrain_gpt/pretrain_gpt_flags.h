@@ -29,6 +29,7 @@ struct Vocabulary {
   int64_t vocab_size = 0;         ///< Tokens.
   int64_t padded_vocab_size = 0;  ///< Rows of the embedding.
   int64_t eod = 0;                ///< The token that ends a document.
+  std::optional<int64_t> pad;     ///< From tokenizer::pad_of_datasets().
 };
 
 /// This rank's share of the run that a command line asks for, after Flags::parse and

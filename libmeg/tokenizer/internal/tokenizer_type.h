@@ -18,6 +18,13 @@ struct RequiredFlag {
   bool (*given)(const TokenizerOptions& options);
 };
 
+/// The revisions whose class of a type tells a GPTDataset its padding token.
+enum class TellsPad {
+  kAlways,
+  kSinceCore015,  ///< Those with megatron.core.tokenizers, whichever class they use.
+  kOfCoreClass,   ///< Only the class of megatron.core.tokenizers.
+};
+
 /// All that libmeg knows of one --tokenizer-type.
 struct TokenizerType {
   std::string_view name;
@@ -39,6 +46,8 @@ struct TokenizerType {
   /// megatron.core.tokenizers finds it by the type's name: no required flag is part of its
   /// identity.
   bool core_knows_name = false;
+
+  TellsPad tells_pad = TellsPad::kAlways;
 
   /// Whether index caches of a revision name it; null: those of every revision that names any.
   bool megatron::MegatronVersion::*identified = nullptr;

@@ -37,13 +37,15 @@ constexpr std::array kVocabSize = {kSize};
 
 using OpenTokenizer = Result<std::unique_ptr<Tokenizer>> (*)(const TokenizerOptions& options);
 
-constexpr TokenizerType sentence_piece(std::string_view name, OpenTokenizer open) {
+constexpr TokenizerType sentence_piece(std::string_view name, OpenTokenizer open,
+                                       TellsPad tells_pad = TellsPad::kAlways) {
   return {.name = name,
           .library = "sentencepiece",
           .required = kModel,
           .open = open,
           .legacy_identity = sentence_piece_legacy_identity,
-          .core_identity = sentence_piece_core_identity};
+          .core_identity = sentence_piece_core_identity,
+          .tells_pad = tells_pad};
 }
 
 constexpr TokenizerType word_piece(std::string_view name) {
@@ -72,6 +74,7 @@ constexpr std::array kTypes = {
                   .open = open_hugging_face,
                   .legacy_identity = hugging_face_legacy_identity,
                   .core_identity = hugging_face_core_identity,
+                  .tells_pad = TellsPad::kSinceCore015,
                   .identified = &MegatronVersion::hugging_face_tokenizer},
     TokenizerType{.name = "TikTokenizer",
                   .library = "tiktoken",
@@ -79,10 +82,12 @@ constexpr std::array kTypes = {
                   .open = open_tik,
                   .legacy_identity = tik_legacy_identity,
                   .core_identity = tik_core_identity,
+                  .tells_pad = TellsPad::kOfCoreClass,
                   .identified = &MegatronVersion::hugging_face_tokenizer},
     sentence_piece("SentencePieceTokenizer", sentencepiece::open_sentencepiece),
     sentence_piece("GPTSentencePieceTokenizer", sentencepiece::open_gpt_sentencepiece),
-    sentence_piece("Llama2Tokenizer", sentencepiece::open_llama2),
+    // The older class keeps its padding token where its own `pad` does not look.
+    sentence_piece("Llama2Tokenizer", sentencepiece::open_llama2, TellsPad::kOfCoreClass),
     word_piece("BertWordPieceLowerCase"),
     word_piece("BertWordPieceCase"),
     TokenizerType{.name = "NullTokenizer",
