@@ -38,6 +38,7 @@ constexpr std::array<MegatronVersion, kRevisions> kVersions = [] {
       .hugging_face_tokenizer = false,
       .hugging_face_special_tokens = true,
       .core_tokenizers = 0,
+      .skipped_iterations_from_one = false,
       .rampup_steps = RampupSteps::kWhole,
       .skip_train_evaluates_once = false,
       .dated_log_lines = false,
@@ -101,6 +102,7 @@ constexpr std::array<MegatronVersion, kRevisions> kVersions = [] {
   row.checkpoint_lines = CheckpointLines::kDated;
   add("core_v0.16.0");
   row.core_tokenizers = 17;
+  row.skipped_iterations_from_one = true;
   row.hugging_face_special_tokens = true;
   add("core_v0.17.0");
   row.core_tokenizers = 18;

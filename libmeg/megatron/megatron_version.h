@@ -115,6 +115,9 @@ struct MegatronVersion {
   /// changed between releases; 0 for the older classes.
   int core_tokenizers;
 
+  /// --iterations-to-skip counts from 1; before, from 0. Applied only if the user names a revision.
+  bool skipped_iterations_from_one;
+
   RampupSteps rampup_steps;
   bool
       skip_train_evaluates_once;  ///< --skip-train: validation samples are those of one evaluation.

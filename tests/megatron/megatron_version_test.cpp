@@ -47,6 +47,8 @@ TEST(MegatronVersion, KnowsWhatChanged) {
   EXPECT_FALSE(parse_megatron_version("6ef5bdc")->skip_empty_documents);
   EXPECT_FALSE(parse_megatron_version("core_v0.14.0")->gpt2_special_tokens_in_text);
   EXPECT_TRUE(parse_megatron_version("core_v0.15.0")->gpt2_special_tokens_in_text);
+  EXPECT_FALSE(parse_megatron_version("core_v0.16.0")->skipped_iterations_from_one);
+  EXPECT_TRUE(parse_megatron_version("core_v0.17.0")->skipped_iterations_from_one);
   EXPECT_FALSE(parse_megatron_version("core_v0.5.0")->dated_log_lines);
   EXPECT_TRUE(parse_megatron_version("core_v0.6.0")->dated_log_lines);
 }

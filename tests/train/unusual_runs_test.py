@@ -97,6 +97,20 @@ class UnusualRuns(unittest.TestCase):
                       done.stderr.splitlines())
         self.assertEqual(len(self.losses(done)), 2)
 
+    def test_iterations_to_skip_are_counted_as_the_revision_counts_them(self):
+        for flags, steps, said in (
+                ([], ["2", "3"], "--iterations-to-skip counts from 0, as up to core 0.16"),
+                (["--megatron-version", "core_v0.16.0"], ["2", "3"], ""),
+                (["--megatron-version", "core_v0.17.0"], ["1", "2", "3"],
+                 "--iterations-to-skip 0: core_v0.17.0 of Megatron-LM counts from 1")):
+            done = self.train("--train-iters", 3, "--iterations-to-skip", 0, *flags)
+            self.assertEqual([step for step, _ in self.losses(done)], steps, flags)
+            notes = [line for line in done.stderr.splitlines() if "--iterations-to-skip" in line]
+            self.assertEqual(len(notes), 1 if said else 0, notes)
+            self.assertIn(said, "".join(notes))
+        done = self.train("--train-iters", 3, "--iterations-to-skip", 1, 3, "--megatron-version", "core_v0.18.0")
+        self.assertEqual([step for step, _ in self.losses(done)], ["2"])
+
     def test_an_external_loader_is_refused(self):
         self.assertEqual(self.refused("--train-iters", 1, "--dataloader-type", "external"),
                          "error: --dataloader-type external: not supported yet (would change the data)")

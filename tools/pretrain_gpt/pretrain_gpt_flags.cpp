@@ -100,6 +100,25 @@ std::optional<std::string> note_of_pad(const Vocabulary& vocabulary, int64_t pad
       vocabulary.eod, version.name);
 }
 
+/// --iterations-to-skip as the trainer counts them, from 0.
+void count_from_zero(const PretrainFlags& run, const megatron::MegatronVersion& version,
+                     std::vector<int64_t>& iterations, std::vector<std::string>& notes) {
+  if (iterations.empty()) return;
+  // Applied only where the user names such a revision: by default the flag is what it was.
+  if (!run.data.megatron_version.has_value() || !version.skipped_iterations_from_one) {
+    if (run.data.megatron_version.has_value()) return;
+    notes.emplace_back(
+        "--iterations-to-skip counts from 0, as up to core 0.16 of Megatron-LM; with "
+        "--megatron-version core_v0.17.0 or newer it counts from 1");
+    return;
+  }
+  if (std::erase(iterations, 0) > 0) {
+    notes.push_back(
+        fmt::format("--iterations-to-skip 0: {} of Megatron-LM counts from 1", version.name));
+  }
+  for (int64_t& iteration : iterations) --iteration;
+}
+
 Result<model::NameFamily> names_of(const PretrainFlags& run, const model::GptConfig& config) {
   const model::NameFamily mcore = model::mcore_family(config.transformer_impl);
   const megatron::FieldLookup fields = run.args.lookup();
@@ -175,6 +194,7 @@ Result<train::TrainerOptions> resolve_pretrain_flags(const PretrainFlags& run,
   const megatron::FieldLookup fields = run.args.lookup();
   megatron::FieldReader args(fields);
   options.take_fields(args);
+  count_from_zero(run, data.config.version, options.iterations_to_skip, data.notes);
   model::VirtualStages virtual_stages;
   virtual_stages.take_fields(args);
   options.pipeline_split.take_fields(args);
