@@ -11,9 +11,8 @@
 namespace meg::samples {
 namespace {
 
-/// Megatron asks each dataset for half a percent more than its share, as the blend's rounding may
-/// draw a little more from one of them.
-constexpr double kMargin = 1.005;
+/// Doubles count samples exactly up to here.
+constexpr double kMostSamples = 0x1p53;
 
 /// numpy.sum of doubles: eight running sums below a block, halves above it. The last bit of the sum
 /// is in every normalized weight, and so in descriptions and draws.
@@ -126,20 +125,24 @@ std::vector<double> normalized_data_path_weights(std::span<const double> weights
   return divided(weights, std::accumulate(weights.begin(), weights.end(), 0.0));
 }
 
-std::vector<BlendPart> blend_parts(std::span<const double> weights, int64_t samples,
-                                   const megatron::MegatronVersion& version) {
+Result<std::vector<BlendPart>> blend_parts(std::span<const double> weights, int64_t samples,
+                                           double surplus,
+                                           const megatron::MegatronVersion& version) {
+  const double margin = 1 + surplus;
   std::vector<BlendPart> parts;
   for (const double weight : weights) {
     const double share = static_cast<double>(samples) * weight;
-    BlendPart part;
-    if (version.blend_margin == megatron::BlendMargin::kOnTop) {
-      // The margin is for the datasets to build; the blend's size is without it.
-      part.used = static_cast<int64_t>(std::ceil(share));
-      part.built = static_cast<int64_t>(std::ceil(static_cast<double>(part.used) * kMargin));
-    } else {
-      part.built = part.used = static_cast<int64_t>(std::ceil(share * kMargin));
+    // The margin is for the datasets to build; since core 0.11 the blend's size is without it.
+    const bool on_top = version.blend_margin == megatron::BlendMargin::kOnTop;
+    const double used = std::ceil(on_top ? share : share * margin);
+    const double built = on_top ? std::ceil(used * margin) : used;
+    if (!(built < kMostSamples)) {
+      return make_error(StatusCode::kInvalidArgument,
+                        "--mid-level-dataset-surplus: expected fewer than {:.0f} samples of a "
+                        "dataset, found {:.0f} with {}",
+                        kMostSamples, built, surplus);
     }
-    parts.push_back(part);
+    parts.push_back({.built = static_cast<int64_t>(built), .used = static_cast<int64_t>(used)});
   }
   return parts;
 }

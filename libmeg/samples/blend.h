@@ -41,8 +41,15 @@ struct BlendPart {
   int64_t used = 0;
 };
 
-/// weights: normalized. samples: requested from the whole blend.
-std::vector<BlendPart> blend_parts(std::span<const double> weights, int64_t samples,
-                                   const megatron::MegatronVersion& version);
+/// Megatron asks each dataset of a blend for half a percent more than its share, as the blend's
+/// rounding may draw a little more from one of them.
+inline constexpr double kMidLevelDatasetSurplus = 0.005;
+
+/// weights: normalized. samples: requested from the whole blend. surplus:
+/// --mid-level-dataset-surplus; its default before BlendMargin::kOnTop. kInvalidArgument where a
+/// part would have too many samples.
+Result<std::vector<BlendPart>> blend_parts(std::span<const double> weights, int64_t samples,
+                                           double surplus,
+                                           const megatron::MegatronVersion& version);
 
 }  // namespace meg::samples

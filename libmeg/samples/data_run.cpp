@@ -149,6 +149,17 @@ Status resolve_blends(const DataArgs& args, GptDataConfig& config) {
   return any ? Status() : usage("--data-path is required");
 }
 
+Status resolve_surplus(const DataArgs& args, GptDataConfig& config) {
+  if (!args.mid_level_dataset_surplus.has_value()) return Status();
+  // Before, the blend's own size has the margin, so that another one would be another run.
+  if (config.version.blend_margin == megatron::BlendMargin::kOnTop) {
+    config.mid_level_dataset_surplus = *args.mid_level_dataset_surplus;
+    return Status();
+  }
+  return make_error(StatusCode::kUnsupported, "--mid-level-dataset-surplus: {} has none",
+                    config.version.name);
+}
+
 /// Copies of the model, each of which sees other samples. Without a world size one copy is assumed,
 /// as the numbers of ranks that share it do not change what it sees.
 Result<int64_t> data_parallel_size(const DataArgs& args,
@@ -256,6 +267,7 @@ void read_datasets(megatron::FieldReader& args, DataArgs& data) {
   args.take("data_cache_path", data.cache_path);
   args.take("object_storage_cache_path", data.object_storage_cache_path);
   args.take("num_dataset_builder_threads", data.dataset_builder_threads);
+  args.take("mid_level_dataset_surplus", data.mid_level_dataset_surplus);
 }
 
 void read_length(megatron::FieldReader& args, RunLength& length) {
@@ -301,6 +313,7 @@ Result<DataRun> resolve_data(const DataArgs& args,
     MEG_ASSIGN_OR_RETURN(config.version, megatron::parse_megatron_version(*args.megatron_version));
   }
   MEG_RETURN_IF_ERROR(resolve_blends(args, config));
+  MEG_RETURN_IF_ERROR(resolve_surplus(args, config));
   if (!args.sequence_length.has_value()) return usage("--seq-length is required");
   MEG_ASSIGN_OR_RETURN(const int64_t ranks, data_parallel_size(args, environment_world_size));
   MEG_ASSIGN_OR_RETURN(BatchSchedule batches, resolve_batches(args, ranks, config.version, notes));

@@ -31,6 +31,7 @@ struct DataArgs {
   /// Set by s3_cache_path too, its name before core 0.13.
   std::optional<std::string> object_storage_cache_path;
   int64_t dataset_builder_threads = 1;
+  std::optional<double> mid_level_dataset_surplus;
 
   // libmeg's own, without an argument in Megatron.
   std::optional<std::string> samples;           ///< TRAIN,VALID,TEST.

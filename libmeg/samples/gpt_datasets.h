@@ -40,6 +40,8 @@ struct GptDataConfig {
   int64_t eod = 0;                        ///< Of the tokenizer; mock data only.
   bool extra_token = true;                ///< add_extra_token_to_sequence
   bool drop_last_partial_validation_sequence = true;
+  /// --mid-level-dataset-surplus
+  double mid_level_dataset_surplus = kMidLevelDatasetSurplus;
   int threads = 1;  ///< --num-dataset-builder-threads: datasets of a blend built at once
   megatron::MegatronVersion version = megatron::newest_megatron_version();
   CacheWaiting waiting = {};

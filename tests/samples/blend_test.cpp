@@ -70,14 +70,30 @@ TEST(ParseBlend, RefusesWhatMegatronWouldTrip) {
 
 TEST(BlendParts, FollowTheMarginOfTheRevision) {
   const std::vector<double> weights = {0.3, 0.5, 0.2};
-  const auto now = blend_parts(weights, 200, newest());
+  const auto now = *blend_parts(weights, 200, kMidLevelDatasetSurplus, newest());
   EXPECT_EQ(now[0].used, 60);
   EXPECT_EQ(now[0].built, 61);
   EXPECT_EQ(now[1].used, 100);
   EXPECT_EQ(now[1].built, 101);
-  const auto then = blend_parts(weights, 200, *megatron::parse_megatron_version("core_v0.9.0"));
+  const auto then = *blend_parts(weights, 200, kMidLevelDatasetSurplus,
+                                 *megatron::parse_megatron_version("core_v0.9.0"));
   EXPECT_EQ(then[0].used, 61);
   EXPECT_EQ(then[2].used, 41);
+}
+
+TEST(BlendParts, BuildTheSurplusThatIsAskedFor) {
+  const std::vector<double> weights = {0.3, 0.5, 0.2};
+  const auto parts = *blend_parts(weights, 200, 0.25, newest());
+  EXPECT_EQ(parts[0].used, 60);
+  EXPECT_EQ(parts[0].built, 75);
+  EXPECT_EQ(parts[1].built, 125);
+  const auto none = *blend_parts(weights, 200, 0, newest());
+  EXPECT_EQ(none[2].built, none[2].used);
+  const auto most = blend_parts(weights, 200, 1e300, newest());
+  ASSERT_FALSE(most.has_value());
+  EXPECT_THAT(
+      most.error().message(),
+      HasSubstr("--mid-level-dataset-surplus: expected fewer than 9007199254740992 samples"));
 }
 
 TEST(NormalizedWeights, AddUpAsNumpyOrAsPythonDoes) {
@@ -91,22 +107,6 @@ TEST(NormalizedWeights, AddUpAsNumpyOrAsPythonDoes) {
   EXPECT_EQ(in_turn, 0.1 / 1.0999999999999999);
 }
 
-TEST(BlendIndex, IsMegatronsForEveryCallOfItsHelpers) {
-  MEG_REQUIRE_SHARED("oracle/datasets");
-  int checked = 0;
-  for (const std::string revision : {"6ef5bdc", "core_v0.5.0", "core_v0.9.0", "core_v0.15.3"}) {
-    const std::string folder = test::shared_path("oracle/datasets/C/" + revision + "/helpers/");
-    if (!std::filesystem::exists(folder + "helpers.json")) continue;
-    const json helpers = json::parse(std::ifstream(folder + "helpers.json"));
-    for (const json& call : helpers.value("build_blending_indices", json::array())) {
-      if (!std::filesystem::exists(folder + call["files"][1].get<std::string>())) continue;
-      const auto expected = numpy::NpyFile::open(folder + call["files"][1].get<std::string>());
-      std::vector<int16_t> datasets(call["size"].get<size_t>());
-      std::vector<int64_t> samples(datasets.size());
-      EXPECT_TRUE(
-          build_blend_index(call["weights"].get<std::vector<double>>(), datasets, samples).ok());
-      ASSERT_TRUE(expected.has_value());
-      EXPECT_TRUE(std::ranges::equal(*expected->values<int64_t>(), samples)) << call;
 /// Megatron's helper, with the datasets that still have samples where sizes are given.
 std::vector<int16_t> drawn_plainly(const std::vector<double>& weights, size_t samples,
                                    const std::vector<int64_t>& sizes = {}) {
@@ -162,6 +162,22 @@ TEST(BlendIndex, OfManyDatasetsIsThatOfLookingAtAllOfThem) {
   }
 }
 
+TEST(BlendIndex, IsMegatronsForEveryCallOfItsHelpers) {
+  MEG_REQUIRE_SHARED("oracle/datasets");
+  int checked = 0;
+  for (const std::string revision : {"6ef5bdc", "core_v0.5.0", "core_v0.9.0", "core_v0.15.3"}) {
+    const std::string folder = test::shared_path("oracle/datasets/C/" + revision + "/helpers/");
+    if (!std::filesystem::exists(folder + "helpers.json")) continue;
+    const json helpers = json::parse(std::ifstream(folder + "helpers.json"));
+    for (const json& call : helpers.value("build_blending_indices", json::array())) {
+      if (!std::filesystem::exists(folder + call["files"][1].get<std::string>())) continue;
+      const auto expected = numpy::NpyFile::open(folder + call["files"][1].get<std::string>());
+      std::vector<int16_t> datasets(call["size"].get<size_t>());
+      std::vector<int64_t> samples(datasets.size());
+      EXPECT_TRUE(
+          build_blend_index(call["weights"].get<std::vector<double>>(), datasets, samples).ok());
+      ASSERT_TRUE(expected.has_value());
+      EXPECT_TRUE(std::ranges::equal(*expected->values<int64_t>(), samples)) << call;
       ++checked;
     }
     for (const json& call : helpers.value("build_exhaustive_blending_indices", json::array())) {

@@ -298,6 +298,20 @@ TEST(GptDatasets, CancelledTheyLeaveNothingUnfinished) {
   }
 }
 
+TEST(GptDatasets, ABlendThatDrawsTooMuchNamesSplitDatasetAndFlag) {
+  const TempFolder folder;
+  const std::string a = make_dataset(folder, "a", {200}, 0);
+  const std::string b = make_dataset(folder, "b", {200}, 1000);
+  GptDataConfig config = config_of(folder, {.prefixes = {a, b, a}, .weights = {{1.0, 1.0, 1.0}}});
+  // A dataset of one sample more than it is asked for has no room for a margin below 0.
+  config.mid_level_dataset_surplus = -0.9;
+  config.samples[0] = 240;
+  EXPECT_THAT(error_of(config),
+              testing::AllOf(HasSubstr(": train split of the blend: expected at most its "),
+                             testing::StartsWith(a),
+                             HasSubstr("a --mid-level-dataset-surplus above -0.9 gives it more")));
+}
+
 TEST(GptDatasets, BlendByWeightsNeedsASampleCount) {
   const TempFolder folder;
   const std::string a = make_dataset(folder, "a", {200});

@@ -111,6 +111,17 @@ class UnusualRuns(unittest.TestCase):
         done = self.train("--train-iters", 3, "--iterations-to-skip", 1, 3, "--megatron-version", "core_v0.18.0")
         self.assertEqual([step for step, _ in self.losses(done)], ["2"])
 
+    def test_a_blend_may_ask_its_datasets_for_more(self):
+        data = ["--data-path", 1, "data/tiny", 2, "data/tiny"]
+        self.train("--train-iters", 2, data=data)
+        more = self.train("--train-iters", 2, "--mid-level-dataset-surplus", 0.5, data=data)
+        self.assertEqual(len(self.losses(more)), 2)
+        names = [path.name for path in (self.folder / "cache").glob("*-GPTDataset-train-description.txt")]
+        self.assertEqual(len(names), 4, "other numbers of samples are other caches")
+        self.assertIn("core_v0.10.0 has none",
+                      self.refused("--train-iters", 2, "--mid-level-dataset-surplus", 0.5, "--megatron-version",
+                                   "core_v0.10.0", data=data))
+
     def test_an_external_loader_is_refused(self):
         self.assertEqual(self.refused("--train-iters", 1, "--dataloader-type", "external"),
                          "error: --dataloader-type external: not supported yet (would change the data)")

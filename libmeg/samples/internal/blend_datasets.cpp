@@ -1,5 +1,7 @@
 #include "libmeg/samples/internal/blend_datasets.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 #include <span>
@@ -36,7 +38,7 @@ Result<std::vector<BlendPart>> plan_blend(Split split, const Blend& blend,
                       split_name(split));
   }
   weights = normalized_data_path_weights(*blend.weights, config.version);
-  return blend_parts(weights, *samples, config.version);
+  return blend_parts(weights, *samples, config.mid_level_dataset_surplus, config.version);
 }
 
 /// A blend by sizes gives every dataset a share.
@@ -52,6 +54,16 @@ Status check_sizes(std::span<const int64_t> sizes, Split split,
   return {};
 }
 
+/// What to do where the blend's rounding draws more samples of a dataset than it has.
+std::string remedy_of(bool by_sizes, const GptDataConfig& config) {
+  // A dataset has its margin by its weight; by sizes, it gives what it has.
+  if (!by_sizes && config.version.blend_margin == megatron::BlendMargin::kOnTop) {
+    return fmt::format("a --mid-level-dataset-surplus above {} gives it more",
+                       config.mid_level_dataset_surplus);
+  }
+  return "request other numbers of samples, or give other weights";
+}
+
 /// The index of the blend over its open datasets.
 Result<std::unique_ptr<SampleDataset>> blend_of(
     Split split, std::vector<std::unique_ptr<SampleDataset>> datasets,
@@ -59,7 +71,12 @@ Result<std::unique_ptr<SampleDataset>> blend_of(
     std::vector<double> weights, const GptDataConfig& config, GptDatasets& result) {
   const Stopwatch watch;
   BlendIndexRequest request;
-  for (const auto& dataset : datasets) request.dataset_sizes.push_back(dataset->size());
+  for (const auto& dataset : datasets) {
+    request.dataset_sizes.push_back(dataset->size());
+    request.prefixes.push_back(dataset->prefixes()[0]);
+  }
+  request.split = split;
+  request.remedy = remedy_of(parts.empty(), config);
   int64_t total = 0;
   for (const int64_t size : request.dataset_sizes) total += size;
   int64_t used = 0;

@@ -48,8 +48,10 @@ Status check_draws(const BuiltIndex& built, const BlendIndexRequest& request) {
   for (size_t i = 0; i < drawn.size(); ++i) {
     if (drawn[i] > request.dataset_sizes[i]) {
       return make_error(StatusCode::kInvalidArgument,
-                        "blend: dataset {}: expected at most its {} samples to be drawn, found {}",
-                        i, request.dataset_sizes[i], drawn[i]);
+                        "{}: {} split of the blend: expected at most its {} samples to be drawn, "
+                        "found {}: {}",
+                        request.prefixes[i], split_name(request.split), request.dataset_sizes[i],
+                        drawn[i], request.remedy);
     }
   }
   return {};

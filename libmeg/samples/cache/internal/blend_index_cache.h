@@ -9,6 +9,7 @@
 #include "libmeg/samples/cache/gpt_index_cache.h"
 #include "libmeg/samples/cache/internal/cache_files.h"
 #include "libmeg/samples/internal/blended_dataset.h"
+#include "libmeg/samples/split.h"
 
 namespace meg::samples {
 
@@ -17,7 +18,10 @@ struct BlendIndexRequest {
   std::vector<double> weights;         ///< Normalized; unused without `size`.
   std::optional<int64_t> size;         ///< Samples; nullopt: all of every dataset.
   std::vector<int64_t> dataset_sizes;  ///< Samples of each dataset.
-  bool byte_indices = false;           ///< uint8 dataset numbers, as before Megatron core.
+  std::vector<std::string> prefixes;   ///< Of each dataset, for messages.
+  Split split = Split::kTrain;
+  std::string remedy;         ///< What to do where a dataset has too few samples, for messages.
+  bool byte_indices = false;  ///< uint8 dataset numbers, as before Megatron core.
   /// Allows draws beyond a dataset's end; only reading such a sample is an error. For v2.x, whose
   /// blends are longer than requested.
   bool draws_beyond_end = false;
