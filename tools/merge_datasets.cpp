@@ -39,8 +39,8 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
   flags.usage("(--input FOLDER|PREFIX... | PREFIX...)");
   flags.group("Input");
   flags.list("--input", &arguments.inputs, "FOLDER|PREFIX...",
-             "folders, whose datasets are sorted by name, and prefixes of datasets; at s3:// "
-             "folders end in a slash");
+             "prefixes of datasets, and folders, whose datasets are sorted by name; at s3://, and "
+             "beside a dataset of this name, folders end in a slash");
   flags.positional_list("PREFIX", &arguments.prefixes, "inputs, instead of --input").optional();
   flags.value("--key", &arguments.key, "KEY",
               "use only the datasets NAME_KEY_document or NAME_KEY_sentence in a folder");
@@ -70,6 +70,11 @@ Result<std::vector<std::string>> resolve_inputs(const Arguments& arguments) {
        arguments.inputs.empty() ? arguments.prefixes : arguments.inputs) {
     if (!dataset::is_dataset_folder(input)) {
       resolved.push_back(input);
+      // Where both are there, and the folder has datasets, too, it may have been meant.
+      if (dataset::is_dataset_folder(input + "/") &&
+          dataset::dataset_prefixes_in(input + "/").has_value()) {
+        note(fmt::format("{0}: the dataset, not the folder {0}/", input));
+      }
       continue;
     }
     MEG_ASSIGN_OR_RETURN(std::vector<std::string> found, dataset::dataset_prefixes_in(input));

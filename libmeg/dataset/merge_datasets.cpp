@@ -316,8 +316,12 @@ Result<MergeSummary> merge_datasets(const std::vector<std::string>& paths,
 }
 
 bool is_dataset_folder(const std::string& input) {
-  if (s3::is_address(input)) return input.ends_with('/');
+  if (input.ends_with('/') || s3::is_address(input)) return input.ends_with('/');
   std::error_code missing;
+  // Index caches make a folder PREFIX beside PREFIX.idx: the dataset comes first.
+  for (const char* const suffix : {".idx", ".bin"}) {
+    if (fs::is_regular_file(input + suffix, missing)) return false;
+  }
   return fs::is_directory(input, missing);
 }
 

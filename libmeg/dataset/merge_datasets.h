@@ -43,8 +43,8 @@ struct MergeSummary {
 Result<MergeSummary> merge_datasets(const std::vector<std::string>& prefixes,
                                     const std::string& output_prefix, const MergeOptions& options);
 
-/// Whether an input is a folder of datasets: one of this machine, or an address that ends in a
-/// slash.
+/// Whether an input is a folder of datasets and not a prefix: what ends in a slash, or a folder of
+/// this machine without a dataset of the same name beside it.
 bool is_dataset_folder(const std::string& input);
 
 /// The prefixes of the pairs in such a folder, in Megatron's order: sorted by their bytes.
