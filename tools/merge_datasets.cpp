@@ -94,6 +94,9 @@ void print_summary(const dataset::MergeSummary& summary, const std::string& outp
   print_written_dataset(output_prefix);
   std::fflush(stdout);
   for (const std::string& text : summary.notes) note(text);
+  if (summary.sequences > 0) return;
+  warning(
+      fmt::format("no {}: all inputs are empty", summary.documents > 0 ? "tokens" : "documents"));
 }
 
 Status run(const Arguments& arguments) {

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "libmeg/dataset/index_format.h"
+#include "libmeg/dataset/indexed_dataset.h"
 #include "libmeg/preprocess/internal/check_input.h"
 #include "libmeg/preprocess/internal/check_outputs.h"
 #include "libmeg/preprocess/internal/chunk_tokenizer.h"
@@ -241,6 +242,33 @@ class Workers {
   int running_ = 0;
 };
 
+/// Why a dataset has no documents: what was read and not kept.
+std::string what_was_left_out(const PreprocessSummary& summary, const PreprocessOptions& options) {
+  std::string reasons;
+  const auto add = [&reasons](int64_t count, std::string_view what) {
+    if (count > 0) reasons += fmt::format("{}{} {}", reasons.empty() ? "" : ", ", count, what);
+  };
+  add(summary.documents, "without tokens");
+  add(summary.short_documents, fmt::format("with fewer than --min-tokens {}", options.min_tokens));
+  add(summary.skipped_lines, "invalid lines skipped");
+  add(summary.blank_lines, "blank lines");
+  return reasons.empty() ? "the input has none" : reasons;
+}
+
+/// A dataset without tokens is valid, and seldom what was meant.
+Status warn_of_empty_datasets(const PreprocessOptions& options, PreprocessSummary& summary) {
+  for (const std::string& prefix : summary.datasets) {
+    MEG_ASSIGN_OR_RETURN(const auto written, dataset::IndexedDataset::open(prefix));
+    if (written.sequence_count() > 0) continue;
+    summary.warnings.push_back(written.document_count() == 0
+                                   ? fmt::format("no documents: {} is empty ({})", prefix,
+                                                 what_was_left_out(summary, options))
+                                   : fmt::format("no tokens: the {} documents of {} are empty",
+                                                 written.document_count(), prefix));
+  }
+  return Status();
+}
+
 void add_warnings(PreprocessSummary& summary) {
   if (summary.text_bytes >= kEnoughTextToWarn && summary.text_tokens == summary.text_bytes) {
     summary.warnings.push_back(
@@ -267,6 +295,7 @@ Result<PreprocessSummary> finished_run(const PreprocessOptions& options, DType d
   PreprocessSummary summary = end.summary;
   summary.datasets = output_datasets(options);
   summary.was_finished = true;
+  MEG_RETURN_IF_ERROR(warn_of_empty_datasets(options, summary));
   return summary;
 }
 
@@ -329,6 +358,7 @@ Result<PreprocessSummary> preprocess(const PreprocessOptions& options,
   MEG_RETURN_IF_ERROR(sink.finish(source.names(), keep_going,
                                   journal.has_value() ? save : std::function<Status()>()));
   add_warnings(summary);
+  MEG_RETURN_IF_ERROR(warn_of_empty_datasets(options, summary));
   return summary;
 }
 

@@ -298,6 +298,32 @@ class CommandLine(PreprocessData):
         self.assert_done(self.run_program("--input", file, "--megatron-version", "6ef5bdc"))
         self.assertEqual(len(self.documents()), 3)
 
+    def warnings(self, *flags):
+        done = self.run_program(*flags)
+        self.assert_done(done)
+        return [line for line in done.stderr.splitlines() if line.startswith("warning: ")]
+
+    def test_an_empty_dataset_is_warned_of_with_what_was_left_out(self):
+        dataset = self.path("out_text_document")
+        nothing = self.write("nothing.jsonl", "")
+        self.assertEqual(self.warnings("--input", nothing),
+                         [f"warning: no documents: {dataset} is empty (the input has none)"])
+        bad = self.write("bad.jsonl", "\n\n{\"txet\": 1}\nx\n" + lines_of(["ab", "c"]))
+        self.assertEqual(self.warnings("--input", bad, "--on-error", "skip", "--min-tokens", "100"),
+                         [f"warning: no documents: {dataset} is empty (2 with fewer than --min-tokens 100, "
+                          "2 invalid lines skipped, 2 blank lines)"])
+        empty = self.write("empty.jsonl", lines_of(["", ""]))
+        self.assertEqual(self.warnings("--input", empty, "--megatron-version", "v2.6"),
+                         [f"warning: no documents: {dataset} is empty (2 without tokens)"])
+        self.assertEqual(self.warnings("--input", empty),
+                         [f"warning: no tokens: the 2 documents of {dataset} are empty"])
+        self.assertEqual(self.warnings("--input", self.write("in.jsonl", lines_of(["a"]))), [])
+
+    def test_a_key_without_documents_is_warned_of(self):
+        file = self.write("in.jsonl", '{"text": "a", "title": ""}\n')
+        self.assertEqual(self.warnings("--input", file, "--json-keys", "text", "title", "--megatron-version", "v2.6"),
+                         [f"warning: no documents: {self.path('out_title_document')} is empty (1 without tokens)"])
+
 
 if __name__ == "__main__":
     preprocess_case.main()
