@@ -324,6 +324,16 @@ class CommandLine(PreprocessData):
         self.assertEqual(self.warnings("--input", file, "--json-keys", "text", "title", "--megatron-version", "v2.6"),
                          [f"warning: no documents: {self.path('out_title_document')} is empty (1 without tokens)"])
 
+    def test_only_the_last_folder_of_the_output_is_made(self):
+        file = self.write("in.jsonl", lines_of(["a"]))
+        for flags in ([], ["--resume"], ["--partitions", "2"]):
+            with self.subTest(flags=flags):
+                done = self.run_program("--input", file, *flags, prefix=self.path("mistyped", "folder", "out"))
+                self.assert_error(done, 1, "cannot create folder .*/mistyped/folder: there is no .*/mistyped$")
+                self.assertFalse(os.path.exists(self.path("mistyped")))
+        self.assert_done(self.run_program("--input", file, "--resume", prefix=self.path("new", "out")))
+        self.assertTrue(os.path.exists(self.path("new", "out_text_document.idx")))
+
 
 if __name__ == "__main__":
     preprocess_case.main()

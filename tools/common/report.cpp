@@ -4,7 +4,9 @@
 
 #include <array>
 #include <cstdio>
+#include <filesystem>
 #include <string>
+#include <system_error>
 
 #include "libmeg/text/terminal_text.h"
 #include "tools/common/byte_size.h"
@@ -42,6 +44,20 @@ int fail_by_code(const Status& status) {
 void print_written_dataset(const std::string& prefix) {
   const std::array<std::string, 2> files = {prefix + ".bin", prefix + ".idx"};
   fmt::print("{}\n", written_text(prefix + ".{bin,idx}", files));
+}
+
+void note_new_folders(const std::string& folder) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  const fs::path path =
+      fs::path(folder + "/").parent_path().lexically_normal();  // no slash at its end
+  fs::path first = path.parent_path();
+  if (fs::exists(path, ignored) || first.empty() || fs::exists(first, ignored)) return;
+  while (!first.parent_path().empty() && !fs::exists(first.parent_path(), ignored)) {
+    first = first.parent_path();
+  }
+  note(fmt::format("{}: a new folder, and those above it from {} on", path.string(),
+                   first.string()));
 }
 
 void note(std::string_view text) { print_line("note", text); }

@@ -22,6 +22,10 @@ int fail_by_code(const Status& status);
 /// Prints `wrote PREFIX.{bin,idx} (1.42 GB)` on standard output.
 void print_written_dataset(const std::string& prefix);
 
+/// A note where `folder` will be made together with folders above it, as Megatron makes them: of a
+/// mistyped path more than the last one is missing.
+void note_new_folders(const std::string& folder);
+
 /// Prints `note: text` on standard error.
 void note(std::string_view text);
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "libmeg/io/atomic_file.h"
 #include "tools/common/report.h"
 #include "tools/generate/generate.h"
 
@@ -130,7 +131,7 @@ Status check_usage(GenerateFlags& generate) {
     return Status(StatusCode::kInvalidArgument,
                   "--interactive: cannot be combined with --output or --logprobs");
   }
-  return Status();
+  return generate.output ? io::AtomicFile::check_folder(*generate.output) : Status();
 }
 
 }  // namespace

@@ -218,6 +218,10 @@ Result<train::TrainerOptions> resolve_pretrain_flags(const PretrainFlags& run,
   }
   if (ranks.mesh().rank() == 0) {
     for (const std::string& text : data.notes) note(text);
+    for (const auto& folder :
+         {options.checkpoints.save, options.tensorboard_dir, data.config.cache_path}) {
+      if (folder.has_value()) note_new_folders(*folder);
+    }
   }
   options.batches.data_parallel_rank = ranks.data()->rank();
   options.batches.data_parallel_size = ranks.data()->size();
