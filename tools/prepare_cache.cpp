@@ -158,6 +158,9 @@ class CacheProgress {
 Result<samples::GptDatasets> build_with_progress(samples::GptDataConfig config) {
   CacheProgress progress;
   config.cache_progress = std::ref(progress);
+  if (std::exchange(config.defer_npy_index_mmap, false)) {
+    note("--dataloader-defer-npy-index-mmap: every cache is opened and checked here");
+  }
   return samples::build_gpt_datasets(config);
 }
 

@@ -696,7 +696,7 @@ constexpr ArgumentRow kTrainingRows[] = {
   {kTraining, "--per-split-data-args-path", "", "per_split_data_args_path", "", kValue, kText, "None", "", "", "", "core_v0.10.0", "core_v0.19.0", kData, "", "FILE", "", "JSON file with the keys train, valid and test, instead of the three flags"},
   {kTraining, "--per-dataset-sequences-path", "", "per_dataset_sequences_path", "", kValue, kText, "None", "", "", "", "core_v0.16.0", "core_v0.19.0", kData, "", "", "", ""},
   {kTraining, "--dataloader-fast-cache-load", "", "dataloader_fast_cache_load", "", kSwitch, kBool, "False", "True", "", "", "core_v0.16.0", "core_v0.19.0", kNone, "opening and prefetching of sample files", "", "", ""},
-  {kTraining, "--dataloader-defer-npy-index-mmap", "", "dataloader_defer_npy_index_mmap", "", kSwitch, kBool, "False", "True", "", "", "core_v0.16.0", "core_v0.19.0", kNone, "opening and prefetching of sample files", "", "", ""},
+  {kTraining, "--dataloader-defer-npy-index-mmap", "", "dataloader_defer_npy_index_mmap", "", kSwitch, kBool, "False", "True", "", "", "core_v0.16.0", "core_v0.19.0", kData, "", "", "", "map index caches when their first sample is read (with --data-cache-path)"},
   {kTraining, "--data-cache-path", "", "data_cache_path", "", kValue, kText, "None", "", "", "", "6ef5bdc", "core_v0.19.0", kData, "", "DIR", "", "folder of the index caches (default: beside the datasets)"},
   {kTraining, "--no-mmap-bin-files", "", "mmap_bin_files", "", kSwitch, kBool, "True", "False", "", "", "core_v0.6.0", "core_v0.19.0", kNone, "opening and prefetching of sample files", "", "", ""},
   {kTraining, "--mock-data", "", "mock_data", "", kSwitch, kBool, "False", "True", "", "", "24.01", "core_v0.19.0", kData, "", "", "", "use synthetic documents instead of datasets"},

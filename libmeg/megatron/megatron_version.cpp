@@ -70,8 +70,8 @@ constexpr std::array<MegatronVersion, kRevisions> kVersions = [] {
   add("core_v0.6.0");
   row.split_in_cache_name = true;
   row.open_sample_counts = true;
-  row.mock_data = MockData::kLengths;
   row.dataset_pad = DatasetPad::kMasked;
+  row.mock_data = MockData::kLengths;
   row.losses_over_tokens = true;
   row.null_tokenizer_identifies = true;
   row.checkpoint_lines = CheckpointLines::kFrom;
@@ -95,8 +95,8 @@ constexpr std::array<MegatronVersion, kRevisions> kVersions = [] {
   row.core_tokenizers = 15;
   row.hugging_face_special_tokens = false;
   add("core_v0.15.0");
-  row.mock_data = MockData::kModulo;
   row.dataset_pad = DatasetPad::kUnambiguous;
+  row.mock_data = MockData::kModulo;
   row.core_tokenizers = 16;
   row.skip_train_evaluates_once = true;
   row.checkpoint_lines = CheckpointLines::kDated;

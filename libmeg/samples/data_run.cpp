@@ -268,6 +268,7 @@ void read_datasets(megatron::FieldReader& args, DataArgs& data) {
   args.take("object_storage_cache_path", data.object_storage_cache_path);
   args.take("num_dataset_builder_threads", data.dataset_builder_threads);
   args.take("mid_level_dataset_surplus", data.mid_level_dataset_surplus);
+  args.take("dataloader_defer_npy_index_mmap", data.defer_npy_index_mmap);
 }
 
 void read_length(megatron::FieldReader& args, RunLength& length) {
@@ -293,6 +294,7 @@ void read_batches(megatron::FieldReader& args, DataArgs& data) {
   args.take("reset_position_ids", data.reset_position_ids);
   args.take("reset_attention_mask", data.reset_attention_mask);
   args.take("eod_mask_loss", data.eod_mask_loss);
+  args.take("allow_ambiguous_pad_tokens", data.allow_ambiguous_pad_tokens);
   args.take("create_attention_mask_in_dataloader", data.create_attention_mask);
 }
 
@@ -306,7 +308,6 @@ void DataArgs::take_fields(megatron::FieldReader& args) {
 
 Result<DataRun> resolve_data(const DataArgs& args,
                              const std::optional<std::string>& environment_world_size) {
-  args.take("allow_ambiguous_pad_tokens", data.allow_ambiguous_pad_tokens);
   Notes notes;
   GptDataConfig config;
   if (args.megatron_version.has_value()) {
@@ -315,6 +316,10 @@ Result<DataRun> resolve_data(const DataArgs& args,
   MEG_RETURN_IF_ERROR(resolve_blends(args, config));
   MEG_RETURN_IF_ERROR(resolve_surplus(args, config));
   if (!args.sequence_length.has_value()) return usage("--seq-length is required");
+  // Megatron asserts it.
+  if (args.defer_npy_index_mmap && !args.cache_path.has_value()) {
+    return usage("--data-cache-path is required with --dataloader-defer-npy-index-mmap");
+  }
   MEG_ASSIGN_OR_RETURN(const int64_t ranks, data_parallel_size(args, environment_world_size));
   MEG_ASSIGN_OR_RETURN(BatchSchedule batches, resolve_batches(args, ranks, config.version, notes));
   config.sequence_length = *args.sequence_length;
@@ -325,6 +330,7 @@ Result<DataRun> resolve_data(const DataArgs& args,
   config.per_split_split = args.split;
   config.format = format_of(args.data_impl);
   config.cache_path = args.cache_path;
+  config.defer_npy_index_mmap = args.defer_npy_index_mmap;
   config.object_storage_cache_path = args.object_storage_cache_path;
   config.threads = static_cast<int>(args.dataset_builder_threads);
   config.extra_token = !args.no_extra_token;

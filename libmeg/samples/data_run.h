@@ -32,6 +32,7 @@ struct DataArgs {
   std::optional<std::string> object_storage_cache_path;
   int64_t dataset_builder_threads = 1;
   std::optional<double> mid_level_dataset_surplus;
+  bool defer_npy_index_mmap = false;  ///< dataloader_defer_npy_index_mmap
 
   // libmeg's own, without an argument in Megatron.
   std::optional<std::string> samples;           ///< TRAIN,VALID,TEST.
@@ -53,9 +54,9 @@ struct DataArgs {
   bool reset_position_ids = false;
   bool reset_attention_mask = false;
   bool eod_mask_loss = false;
+  bool allow_ambiguous_pad_tokens = false;
   bool create_attention_mask = true;  ///< Without it reset_attention_mask resets nothing.
 
-  bool allow_ambiguous_pad_tokens = false;
   /// Reads Megatron's arguments by their fields; errors are in the reader's status.
   void take_fields(megatron::FieldReader& args);
 };

@@ -9,6 +9,7 @@
 
 #include "libmeg/base/result.h"
 #include "libmeg/dataset/index_format.h"
+#include "libmeg/io/mapping_pool.h"
 #include "libmeg/megatron/megatron_version.h"
 #include "libmeg/megatron/tokenizer_identity.h"
 #include "libmeg/samples/blend.h"
@@ -42,6 +43,11 @@ struct GptDataConfig {
   bool drop_last_partial_validation_sequence = true;
   /// --mid-level-dataset-surplus
   double mid_level_dataset_surplus = kMidLevelDatasetSurplus;
+  /// --dataloader-defer-npy-index-mmap: with cache_path, indices that libmeg has cached are mapped
+  /// when the first sample of theirs is read.
+  bool defer_npy_index_mmap = false;
+  /// Datasets and indices beyond these are closed and opened again as samples are read.
+  io::MappingPool::Limits mappings = {};
   int threads = 1;  ///< --num-dataset-builder-threads: datasets of a blend built at once
   megatron::MegatronVersion version = megatron::newest_megatron_version();
   CacheWaiting waiting = {};

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <filesystem>
+#include <fstream>
 #include <limits>
 #include <numeric>
 #include <vector>
@@ -296,6 +297,126 @@ TEST(GptDatasets, CancelledTheyLeaveNothingUnfinished) {
     }
     config.cancelled = [&] { return ++asked > most; };
   }
+}
+
+/// The texts of all samples, or the first error.
+std::vector<std::vector<int64_t>> texts_of(const SampleDataset& dataset, Status* error = nullptr) {
+  std::vector<std::vector<int64_t>> texts;
+  for (int64_t sample = 0; sample < dataset.size(); ++sample) {
+    std::vector<int64_t> text(static_cast<size_t>(dataset.text_length()));
+    const Status status = dataset.text(sample, -1, text);
+    if (!status.ok()) {
+      if (error != nullptr) *error = status;
+      return {};
+    }
+    texts.push_back(std::move(text));
+  }
+  return texts;
+}
+
+/// Five datasets, of which no two stay mapped at once.
+GptDataConfig crowded_config(const TempFolder& folder) {
+  Blend blend{.prefixes = {}, .weights = std::vector<double>()};
+  for (int i = 0; i < 5; ++i) {
+    blend.prefixes.push_back(make_dataset(folder, "d" + std::to_string(i), {100, 50}, 1000 * i));
+    blend.weights->push_back(i + 1);
+  }
+  GptDataConfig config = config_of(folder, std::move(blend));
+  config.split = "1,1,0";
+  config.samples = {60, 20, 0};
+  config.mappings = {.kept = 0, .in_turn = 0};
+  return config;
+}
+
+TEST(GptDatasets, GiveTheSameSamplesHoweverFewOfThemAreMapped) {
+  const TempFolder folder;
+  GptDataConfig config = crowded_config(folder);
+  const auto crowded = build_gpt_datasets(config);
+  ASSERT_TRUE(crowded.has_value()) << crowded.error().message();
+  config.mappings = {};
+  const auto roomy = build_gpt_datasets(config);
+  ASSERT_TRUE(roomy.has_value()) << roomy.error().message();
+  for (size_t split = 0; split < 2; ++split) {
+    const auto texts = texts_of(*crowded->splits[split]);
+    EXPECT_FALSE(texts.empty());
+    EXPECT_EQ(texts, texts_of(*roomy->splits[split]));
+    EXPECT_EQ(crowded->splits[split]->source(3)->dataset, roomy->splits[split]->source(3)->dataset);
+  }
+}
+
+/// Mappings of files whose path has `part` in it.
+int count_mappings(const std::string& part) {
+  std::ifstream maps("/proc/self/maps");
+  int count = 0;
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find(part) != std::string::npos) ++count;
+  }
+  return count;
+}
+
+TEST(GptDatasets, MapNoMoreFilesThanTheirShare) {
+  const TempFolder folder;
+  const GptDataConfig config = crowded_config(folder);
+  const auto built = build_gpt_datasets(config);
+  ASSERT_TRUE(built.has_value()) << built.error().message();
+  EXPECT_FALSE(texts_of(*built->splits[0]).empty());
+  EXPECT_LE(count_mappings(folder.path()), 5) << "one dataset or one index, and what was pinned";
+}
+
+TEST(GptDatasets, WhatIsOpenedAgainMustBeWhatTheRunBeganWith) {
+  const TempFolder folder;
+  const GptDataConfig config = crowded_config(folder);
+  const auto built = build_gpt_datasets(config);
+  ASSERT_TRUE(built.has_value()) << built.error().message();
+  make_dataset(folder, "d4", {100, 51}, 4000);
+  Status error;
+  texts_of(*built->splits[0], &error);
+  EXPECT_EQ(error.code(), StatusCode::kCorruption);
+  EXPECT_THAT(error.message(),
+              HasSubstr("d4: expected the files that this run began with, found other sizes"));
+}
+
+TEST(GptDatasets, DeferredIndicesAreMappedAtTheirFirstSample) {
+  const TempFolder folder;
+  const std::string a = make_dataset(folder, "a", {200}, 0);
+  const std::string b = make_dataset(folder, "b", {200}, 1000);
+  GptDataConfig config = config_of(folder, {.prefixes = {a, b}, .weights = {{3.0, 1.0}}});
+  config.samples[0] = 20;
+  std::vector<std::vector<int64_t>> texts;
+  {
+    const auto built = build_gpt_datasets(config);
+    ASSERT_TRUE(built.has_value()) << built.error().message();
+    texts = texts_of(*built->splits[0]);
+  }
+  config.defer_npy_index_mmap = true;
+  const auto deferred = build_gpt_datasets(config);
+  ASSERT_TRUE(deferred.has_value()) << deferred.error().message();
+  EXPECT_EQ(count_mappings("GPTDataset-train-"), 0);
+  EXPECT_EQ(texts_of(*deferred->splits[0]), texts);
+  EXPECT_EQ(count_mappings("GPTDataset-train-"), 6);
+}
+
+TEST(GptDatasets, DeferredIndicesThatAreOthersByThenAreAnError) {
+  const TempFolder folder;
+  const std::string prefix = make_dataset(folder, "data", std::vector<int32_t>(200, 8));
+  GptDataConfig config = config_of(folder, {.prefixes = {prefix}, .weights = {}});
+  config.samples[0] = 100;
+  std::string shuffle;
+  {
+    const auto first = build_gpt_datasets(config);
+    ASSERT_TRUE(first.has_value()) << first.error().message();
+    shuffle = first->caches[0].files[2];
+  }
+  config.defer_npy_index_mmap = true;
+  const auto deferred = build_gpt_datasets(config);
+  ASSERT_TRUE(deferred.has_value()) << deferred.error().message();
+  std::string bytes = test::read_file(shuffle);
+  std::swap(bytes[bytes.size() - 4], bytes[bytes.size() - 8]);
+  test::write_file(shuffle, bytes);
+  Status error;
+  texts_of(*deferred->splits[0], &error);
+  EXPECT_EQ(error.code(), StatusCode::kCorruption);
+  EXPECT_THAT(error.message(), HasSubstr("expected the index cache that this run began with"));
 }
 
 TEST(GptDatasets, ABlendThatDrawsTooMuchNamesSplitDatasetAndFlag) {

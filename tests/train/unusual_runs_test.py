@@ -122,6 +122,11 @@ class UnusualRuns(unittest.TestCase):
                       self.refused("--train-iters", 2, "--mid-level-dataset-surplus", 0.5, "--megatron-version",
                                    "core_v0.10.0", data=data))
 
+    def test_index_caches_are_mapped_later_where_that_is_asked_for(self):
+        plain = self.train("--train-iters", 2)
+        self.assertEqual(self.losses(self.train("--train-iters", 2, "--dataloader-defer-npy-index-mmap")),
+                         self.losses(plain))
+
     def test_an_external_loader_is_refused(self):
         self.assertEqual(self.refused("--train-iters", 1, "--dataloader-type", "external"),
                          "error: --dataloader-type external: not supported yet (would change the data)")

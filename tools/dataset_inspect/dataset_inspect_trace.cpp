@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -24,13 +25,34 @@ namespace {
 
 using nlohmann::ordered_json;
 
+/// A dataset that samples come from.
+struct Source {
+  dataset::IndexedDataset data;
+  std::optional<dataset::Provenance> provenance;
+};
+
 /// A run's training set with what its samples come from.
 struct Training {
   std::unique_ptr<samples::SampleDataset> samples;
-  std::vector<dataset::IndexedDataset> datasets;  ///< In the order of samples->prefixes().
-  std::vector<std::optional<dataset::Provenance>> provenance;  ///< Of these.
+  std::vector<std::string> prefixes;  ///< samples->prefixes()
+  std::string idx_cache;              ///< --object-storage-cache-path
   samples::TraceSchedule schedule;
+  std::map<size_t, Source> sources = {};  ///< Those that were asked for, by number.
+
+  /// Opened when it is asked for: a blend may have more datasets than a process can map.
+  Result<const Source*> source(size_t number);
 };
+
+Result<const Source*> Training::source(size_t number) {
+  if (const auto found = sources.find(number); found != sources.end()) return &found->second;
+  const std::string& prefix = prefixes[number];
+  MEG_ASSIGN_OR_RETURN(dataset::IndexedDataset data,
+                       dataset::IndexedDataset::open(prefix, {.idx_cache = idx_cache}));
+  MEG_ASSIGN_OR_RETURN(auto provenance, dataset::Provenance::open_beside(prefix));
+  const auto added = sources.try_emplace(
+      number, Source{.data = std::move(data), .provenance = std::move(provenance)});
+  return &added.first->second;
+}
 
 bool names_data(const DataFlags& data) {
   const auto given = [](const std::vector<std::string>& path) { return !path.empty(); };
@@ -61,9 +83,10 @@ Result<Training> open_training(const dataset::IndexedDataset& dataset, DataFlags
   if (train == nullptr) {
     return Status(StatusCode::kInvalidArgument, "the run has no training samples to trace");
   }
+  std::vector<std::string> prefixes = train->prefixes();
   Training training{.samples = std::move(train),
-                    .datasets = {},
-                    .provenance = {},
+                    .prefixes = std::move(prefixes),
+                    .idx_cache = run.config.object_storage_cache_path.value_or(""),
                     .schedule = {.batches = run.batches,
                                  .type = run.dataloader_type,
                                  .micro_batch_size = run.micro_batch_size,
@@ -71,15 +94,6 @@ Result<Training> open_training(const dataset::IndexedDataset& dataset, DataFlags
                                  .steps = run.train_iters}};
   if (training.schedule.steps == 0) {
     training.schedule.steps = run.batches.steps_for(training.samples->size());
-  }
-  for (const std::string& prefix : training.samples->prefixes()) {
-    MEG_ASSIGN_OR_RETURN(
-        dataset::IndexedDataset part,
-        dataset::IndexedDataset::open(
-            prefix, {.idx_cache = run.config.object_storage_cache_path.value_or("")}));
-    training.datasets.push_back(std::move(part));
-    MEG_ASSIGN_OR_RETURN(training.provenance.emplace_back(),
-                         dataset::Provenance::open_beside(prefix));
   }
   return training;
 }
@@ -134,26 +148,26 @@ Result<ordered_json> part_json(const dataset::IndexedDataset& dataset,
 }
 
 /// wanted: the sequences to show.
-Result<ordered_json> sample_json(const Training& training, const samples::TracedSample& sample,
+Result<ordered_json> sample_json(Training& training, const samples::TracedSample& sample,
                                  dataset::SequenceRange wanted) {
   ordered_json object = {{"step", sample.step},
                          {"rank", sample.rank},
                          {"micro_batch", sample.micro_batch},
                          {"sample", sample.sample},
                          {"parts", ordered_json::array()}};
-  const auto index = static_cast<size_t>(sample.source.dataset);
-  const dataset::IndexedDataset& dataset = training.datasets[index];
+  MEG_ASSIGN_OR_RETURN(const Source* const source,
+                       training.source(static_cast<size_t>(sample.source.dataset)));
   for (const samples::SamplePart& part : sample.source.parts) {
     const bool shown =
         part.length > 0 && part.sequence >= wanted.begin && part.sequence < wanted.end;
     if (!shown) continue;
-    MEG_ASSIGN_OR_RETURN(ordered_json found, part_json(dataset, training.provenance[index], part));
+    MEG_ASSIGN_OR_RETURN(ordered_json found, part_json(source->data, source->provenance, part));
     object["parts"].push_back(std::move(found));
   }
   return object;
 }
 
-Result<ordered_json> step_json(const Training& training, const TraceQuestion& question) {
+Result<ordered_json> step_json(Training& training, const TraceQuestion& question) {
   const samples::TraceSchedule& schedule = training.schedule;
   const int64_t step = *question.step;
   MEG_ASSIGN_OR_RETURN(const std::vector<samples::TracedSample> samples,
@@ -178,12 +192,12 @@ Result<ordered_json> step_json(const Training& training, const TraceQuestion& qu
 Result<std::vector<int64_t>> places_of(const dataset::IndexedDataset& dataset,
                                        const Training& training) {
   std::vector<int64_t> places;
-  std::vector<std::string> prefixes = training.samples->prefixes();
+  const std::vector<std::string>& prefixes = training.prefixes;
   for (size_t i = 0; i < prefixes.size(); ++i) {
     std::error_code ignored;
-    const bool same = prefixes[i] == dataset.prefix() ||
-                      std::filesystem::equivalent(training.datasets[i].idx().path(),
-                                                  dataset.idx().path(), ignored);
+    const bool same =
+        prefixes[i] == dataset.prefix() ||
+        std::filesystem::equivalent(prefixes[i] + ".idx", dataset.idx().path(), ignored);
     if (same) places.push_back(static_cast<int64_t>(i));
   }
   if (!places.empty()) return places;
@@ -192,7 +206,7 @@ Result<std::vector<int64_t>> places_of(const dataset::IndexedDataset& dataset,
                     fmt::join(prefixes, ", "), dataset.prefix());
 }
 
-Result<ordered_json> document_json(const dataset::IndexedDataset& dataset, const Training& training,
+Result<ordered_json> document_json(const dataset::IndexedDataset& dataset, Training& training,
                                    int64_t document) {
   MEG_ASSIGN_OR_RETURN(const dataset::SequenceRange range, dataset.document(document));
   MEG_ASSIGN_OR_RETURN(const std::vector<int64_t> places, places_of(dataset, training));
@@ -275,7 +289,7 @@ Result<ordered_json> trace(const dataset::IndexedDataset& dataset, DataFlags dat
     MEG_ASSIGN_OR_RETURN(found["trace"], origin(dataset, *question.document));
     return found;
   }
-  MEG_ASSIGN_OR_RETURN(const Training training, open_training(dataset, std::move(data)));
+  MEG_ASSIGN_OR_RETURN(Training training, open_training(dataset, std::move(data)));
   ordered_json object = json_object();
   if (question.step.has_value()) {
     MEG_ASSIGN_OR_RETURN(object["trace"], step_json(training, question));

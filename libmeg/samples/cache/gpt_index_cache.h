@@ -41,6 +41,8 @@ struct GptIndexCacheRequest {
   int64_t sequence_length = 0;
   bool extra_token = true;
   bool drop_last_partial = true;
+  /// Leaves the indices of a cache that libmeg has built to GptIndexCache::open.
+  bool defer = false;
   /// Places to search, in order; a missing cache is built in the last one.
   std::vector<GptIndexCacheFiles> places;
   CacheWaiting waiting;
@@ -58,6 +60,10 @@ struct GptIndexCache {
   CacheOutcome outcome = CacheOutcome::kFound;
   std::string reason;  ///< kRebuilt: one line that says why the existing cache could not be used.
   GptIndexCacheFiles files;  ///< The place that was used.
+  /// Opens the indices again, by any thread at any time; an error where they are no longer those
+  /// that were found. Empty for indices in memory.
+  std::function<Result<GptIndex>()> open = {};
+  bool is_deferred = false;  ///< `index` is empty: only `open` has it.
 };
 
 /// Opens the cached indices of splits or builds them.

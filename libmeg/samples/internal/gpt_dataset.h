@@ -7,19 +7,27 @@
 #include <vector>
 
 #include "libmeg/dataset/indexed_dataset.h"
+#include "libmeg/io/mapping_pool.h"
 #include "libmeg/samples/gpt_index.h"
 #include "libmeg/samples/gpt_index_plan.h"
 #include "libmeg/samples/sample_dataset.h"
 
 namespace meg::samples {
 
-/// One split of one dataset: tokens come straight from the mapped .bin.
+/// One split of one dataset: tokens come straight from the mapped .bin. Both its files and its
+/// index are mapped when a sample is read, and may be closed in between.
 /// Mirrors Megatron-LM megatron/core/datasets/gpt_dataset.py: GPTDataset.
 class GptDataset : public SampleDataset {
  public:
-  GptDataset(std::shared_ptr<const dataset::IndexedDataset> dataset, GptIndex index,
-             GptIndexPlan plan)
-      : dataset_(std::move(dataset)), index_(std::move(index)), plan_(plan) {}
+  using Dataset = io::PooledMapping<dataset::IndexedDataset>;
+  using Index = io::PooledMapping<GptIndex>;
+
+  GptDataset(std::string prefix, std::shared_ptr<const Dataset> dataset,
+             std::unique_ptr<const Index> index, GptIndexPlan plan)
+      : prefix_(std::move(prefix)),
+        dataset_(std::move(dataset)),
+        index_(std::move(index)),
+        plan_(plan) {}
 
   int64_t size() const override { return plan_.samples; }
 
@@ -30,24 +38,21 @@ class GptDataset : public SampleDataset {
   Result<std::vector<int64_t>> samples_with(int64_t dataset,
                                             dataset::SequenceRange range) const override;
 
-  std::vector<std::string> prefixes() const override { return {dataset_->prefix()}; }
-
-  const dataset::IndexedDataset& dataset() const { return *dataset_; }
-
-  const GptIndex& index() const { return index_; }
-
-  const GptIndexPlan& plan() const { return plan_; }
+  std::vector<std::string> prefixes() const override { return {prefix_}; }
 
  private:
   /// The row of the sample index; kOutOfRange, kCorruption.
-  Result<int64_t> row_of(int64_t sample) const;
+  Result<int64_t> row_of(int64_t sample, const GptIndex& index) const;
 
-  /// Tokens of a sequence, -1 where there is none.
-  int64_t length_of(int64_t sequence) const;
+  /// Calls visit for each part of the sample; errors begin with the prefix.
+  template <class Visit>
+  Status walk(int64_t sample, const GptIndex& index, const dataset::IndexedDataset& dataset,
+              const Visit& visit) const;
 
-  std::shared_ptr<const dataset::IndexedDataset> dataset_;
-  GptIndex index_;
-  GptIndexPlan plan_;
+  const std::string prefix_;
+  const std::shared_ptr<const Dataset> dataset_;
+  const std::unique_ptr<const Index> index_;
+  const GptIndexPlan plan_;
 };
 
 }  // namespace meg::samples

@@ -9,7 +9,6 @@
 #include "libmeg/base/stopwatch.h"
 #include "libmeg/base/thread_pool.h"
 #include "libmeg/samples/cache/internal/cache_files.h"
-#include "libmeg/samples/internal/gpt_dataset.h"
 
 namespace meg::samples {
 namespace {
@@ -26,24 +25,35 @@ bool has_tokens(const dataset::IndexedDataset& dataset, dataset::SequenceRange r
 
 }  // namespace
 
-Result<std::shared_ptr<const dataset::IndexedDataset>> SplitDatasets::open_dataset(
+Result<std::shared_ptr<const GptDataset::Dataset>> SplitDatasets::open_dataset(
     const std::string& prefix) {
   // The splits of a dataset, and a blend that names it twice, share one mapping.
   auto& opened = datasets_[prefix];
   if (opened != nullptr) return opened;
   MEG_RETURN_IF_ERROR(check_folders_for(prefix));
   // Samples lie at random places: reading ahead would read what nobody asks for.
+  const dataset::IndexedDataset::Options options{
+      .access = io::MappedFile::Access::kRandom,
+      .idx_cache = config_.object_storage_cache_path.value_or("")};
   MEG_ASSIGN_OR_RETURN(dataset::IndexedDataset dataset,
-                       dataset::IndexedDataset::open(
-                           prefix, {.multimodal = {},
-                                    .access = io::MappedFile::Access::kRandom,
-                                    .idx_cache = config_.object_storage_cache_path.value_or("")}));
+                       dataset::IndexedDataset::open(prefix, options));
   if (config_.format.has_value() && dataset.format() != *config_.format) {
     return make_error(StatusCode::kInvalidArgument, "{}: expected {} by --data-impl, found {}",
                       dataset.idx().path(), dataset::index_format_name(*config_.format),
                       dataset::index_format_name(dataset.format()));
   }
-  opened = std::make_shared<const dataset::IndexedDataset>(std::move(dataset));
+  const auto open_again = [prefix, options, idx_size = dataset.idx().size(),
+                           bin_size = dataset.bin().size()]() -> Result<dataset::IndexedDataset> {
+    MEG_ASSIGN_OR_RETURN(dataset::IndexedDataset again,
+                         dataset::IndexedDataset::open(prefix, options));
+    if (again.idx().size() == idx_size && again.bin().size() == bin_size) return again;
+    return make_error(StatusCode::kCorruption,
+                      "{}: expected the files that this run began with, found other sizes", prefix);
+  };
+  constexpr int64_t kMappings = 2;
+  const auto pooled = std::make_shared<GptDataset::Dataset>(pool_, kMappings, open_again);
+  pooled->put(std::move(dataset));
+  opened = pooled;
   return opened;
 }
 
@@ -111,6 +121,7 @@ GptIndexCacheRequest SplitDatasets::request_for(Split split, const Part& part,
   request.samples = part.samples;
   request.waiting = config_.waiting;
   request.cancelled = config_.cancelled;
+  request.defer = config_.defer_npy_index_mmap;
   request.sequence_length = config_.sequence_length;
   request.extra_token = config_.extra_token;
   request.drop_last_partial =
@@ -128,18 +139,24 @@ GptIndexCacheRequest SplitDatasets::request_for(Split split, const Part& part,
 }
 
 void SplitDatasets::open_cache(Split split, const Part& part,
-                               const std::shared_ptr<const dataset::IndexedDataset>& dataset,
+                               const std::shared_ptr<const GptDataset::Dataset>& dataset,
                                GptIndexCacheGroup* group, Opened* opened) const {
   const Stopwatch watch;
   opened->status = check_cancelled(config_.cancelled, part.prefix);
   if (!opened->status.ok()) return;
-  const Result<std::optional<dataset::SequenceRange>> range = range_of(split, *dataset);
+  const auto pinned = dataset->pin();
+  opened->status = pinned.status();
+  if (!pinned.has_value()) return;
+  const dataset::IndexedDataset& data = **pinned;
+  const Result<std::optional<dataset::SequenceRange>> range = range_of(split, data);
   opened->status = range.status();
   if (!range.has_value() || !range->has_value()) return;
   // Stays where the group is given up before this cache's turn: it must not look like a split
   // without documents.
   opened->status = make_error(StatusCode::kCancelled, "{}: not built", part.prefix);
-  const auto take = [=, prefix = part.prefix](Result<GptIndexCache> cache) {
+  // The dataset stays open until its cache is committed.
+  const auto take = [=, pool = pool_, prefix = part.prefix,
+                     held = *pinned](Result<GptIndexCache> cache) {
     opened->status = cache.status();
     if (!cache.has_value()) return;
     opened->report = {.split = split,
@@ -151,14 +168,17 @@ void SplitDatasets::open_cache(Split split, const Part& part,
                       .samples = cache->plan.samples,
                       .epochs = cache->plan.epochs,
                       .seconds = watch.seconds()};
-    opened->dataset = std::make_unique<GptDataset>(dataset, std::move(cache->index), cache->plan);
+    constexpr int64_t kMappings = 3;
+    auto index = std::make_unique<GptDataset::Index>(pool, kMappings, std::move(cache->open));
+    if (!cache->is_deferred) index->put(std::move(cache->index));
+    opened->dataset = std::make_unique<GptDataset>(prefix, dataset, std::move(index), cache->plan);
   };
-  group->open(request_for(split, part, **range, *dataset), config_.version, take);
+  group->open(request_for(split, part, **range, data), config_.version, take);
 }
 
 std::vector<SplitDatasets::Opened> SplitDatasets::open_caches(
     Split split, const std::vector<Part>& parts,
-    const std::vector<std::shared_ptr<const dataset::IndexedDataset>>& datasets) const {
+    const std::vector<std::shared_ptr<const GptDataset::Dataset>>& datasets) const {
   std::vector<Opened> opened(parts.size());
   const int threads = std::clamp(config_.threads, 1, static_cast<int>(parts.size()));
   std::atomic<size_t> next = 0;
@@ -187,7 +207,7 @@ std::vector<SplitDatasets::Opened> SplitDatasets::open_caches(
 
 Result<std::vector<std::unique_ptr<SampleDataset>>> SplitDatasets::open(
     Split split, const std::vector<Part>& parts) {
-  std::vector<std::shared_ptr<const dataset::IndexedDataset>> datasets;
+  std::vector<std::shared_ptr<const GptDataset::Dataset>> datasets;
   for (const Part& part : parts) {
     MEG_RETURN_IF_ERROR(check_cancelled(config_.cancelled, part.prefix));
     MEG_ASSIGN_OR_RETURN(auto dataset, open_dataset(part.prefix));

@@ -9,8 +9,10 @@
 
 #include "libmeg/base/result.h"
 #include "libmeg/dataset/indexed_dataset.h"
+#include "libmeg/io/mapping_pool.h"
 #include "libmeg/samples/cache/internal/index_description.h"
 #include "libmeg/samples/gpt_datasets.h"
+#include "libmeg/samples/internal/gpt_dataset.h"
 #include "libmeg/samples/sample_dataset.h"
 #include "libmeg/samples/split.h"
 
@@ -29,7 +31,11 @@ class SplitDatasets {
   /// described: what descriptions then name all the same.
   SplitDatasets(const GptDataConfig& config, std::optional<SplitWeights> cut,
                 std::optional<SplitWeights> described, GptDatasets& result)
-      : config_(config), cut_(std::move(cut)), described_(std::move(described)), result_(result) {}
+      : config_(config),
+        cut_(std::move(cut)),
+        described_(std::move(described)),
+        result_(result),
+        pool_(std::make_shared<io::MappingPool>(config.mappings)) {}
 
   /// A split of each dataset, in the order of `parts`; none at all, with a note, where they have no
   /// documents for it (kInvalidArgument where only some have none). Reports go to the result.
@@ -49,7 +55,7 @@ class SplitDatasets {
     IndexCacheReport report;
   };
 
-  Result<std::shared_ptr<const dataset::IndexedDataset>> open_dataset(const std::string& prefix);
+  Result<std::shared_ptr<const GptDataset::Dataset>> open_dataset(const std::string& prefix);
   Status check_folders_for(const std::string& prefix) const;
   /// Such as "test split (--split 969,30,1)".
   std::string name_of(Split split) const;
@@ -60,17 +66,18 @@ class SplitDatasets {
                                    const dataset::IndexedDataset& dataset) const;
   /// The rest of `opened` comes when the group is committed, at the latest.
   void open_cache(Split split, const Part& part,
-                  const std::shared_ptr<const dataset::IndexedDataset>& dataset,
+                  const std::shared_ptr<const GptDataset::Dataset>& dataset,
                   GptIndexCacheGroup* group, Opened* opened) const;
   std::vector<Opened> open_caches(
       Split split, const std::vector<Part>& parts,
-      const std::vector<std::shared_ptr<const dataset::IndexedDataset>>& datasets) const;
+      const std::vector<std::shared_ptr<const GptDataset::Dataset>>& datasets) const;
 
   const GptDataConfig& config_;
   std::optional<SplitWeights> cut_;
   std::optional<SplitWeights> described_;
   GptDatasets& result_;
-  std::map<std::string, std::shared_ptr<const dataset::IndexedDataset>> datasets_;
+  std::shared_ptr<io::MappingPool> pool_;
+  std::map<std::string, std::shared_ptr<const GptDataset::Dataset>> datasets_;
 };
 
 }  // namespace meg::samples

@@ -161,6 +161,29 @@ TEST_F(GptIndexCacheTest, TouchedDataWithTheSameLengthsIsFresh) {
   EXPECT_EQ(std::filesystem::last_write_time(files().sidecar), written) << "and is left alone";
 }
 
+// In a folder of tens of thousands of caches, all of which are touched, a listing for each takes
+// minutes. Whether the folder was listed shows in what is removed then.
+TEST_F(GptIndexCacheTest, TouchedDataIsNotedWithoutListingTheFolder) {
+  using namespace std::chrono_literals;
+  const auto idx = prefix_ + ".idx";
+  const auto touch = [&](std::chrono::hours ago) {
+    std::filesystem::last_write_time(idx, std::filesystem::file_time_type::clock::now() - ago);
+  };
+  touch(10h);
+  expect_outcome(CacheOutcome::kBuilt);
+  const std::string partial = files().sidecar + ".partial-1-1";
+  test::write_file(partial, "of a killed process");
+  touch(5h);
+  expect_outcome(CacheOutcome::kFound);
+  EXPECT_TRUE(std::filesystem::exists(partial));
+  // A killed process leaves its lock, too, and that is what its partial files are looked for by.
+  test::write_file(files().sidecar + ".lock", "");
+  touch(4h);
+  expect_outcome(CacheOutcome::kFound);
+  EXPECT_FALSE(std::filesystem::exists(partial));
+  EXPECT_FALSE(std::filesystem::exists(files().sidecar + ".lock"));
+}
+
 TEST_F(GptIndexCacheTest, AYoungTimeIsNotKept) {
   std::filesystem::last_write_time(prefix_ + ".idx", std::filesystem::file_time_type::clock::now());
   expect_outcome(CacheOutcome::kBuilt);

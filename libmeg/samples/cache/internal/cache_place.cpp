@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "libmeg/samples/cache/internal/cache_lock.h"
 #include "libmeg/samples/cache/internal/cached_index.h"
 
 // A cache is taken only when nothing speaks against it, cheapest question first: all files there,
@@ -67,7 +68,10 @@ class PlaceLook {
   std::string difference_of_request() const;
   Result<std::string> difference_of_data();
   Result<PlaceFinding> open_index(const LengthTotals& totals);
-  void refresh_sidecar(const IdxStamp& stamp);
+  PlaceFinding found(GptIndex index, const GptIndexPlan& plan, const IndexDigests& digests,
+                     bool is_deferred) const;
+  /// Gives the sidecar the .idx file's new time.
+  Status refresh_sidecar();
 
   const GptIndexCacheFiles& files_;
   CacheSource* const source_;
@@ -154,6 +158,10 @@ Result<std::string> PlaceLook::difference_of_data() {
 
 Result<PlaceFinding> PlaceLook::open_index(const LengthTotals& totals) {
   MEG_ASSIGN_OR_RETURN(const GptIndexPlan plan, source_->plan(totals));
+  if (request_.defer && sidecar_.has_value()) {
+    MEG_RETURN_IF_ERROR(refresh_sidecar());
+    return found(GptIndex(), plan, sidecar_->indices, true);
+  }
   auto opened = open_cached_index(files_.indices, plan);
   if (!opened.has_value()) return unusable(opened.error().message());
   if (sidecar_.has_value() && sidecar_->indices != opened->digests) {
@@ -162,24 +170,35 @@ Result<PlaceFinding> PlaceLook::open_index(const LengthTotals& totals) {
   const auto difference = difference_at_ends(
       opened->index, plan, source_->dataset().sequence_lengths(), request_.range, totals.tokens);
   if (difference.has_value()) return unusable(files_.indices.sample_index + ": " + *difference);
-  if (is_touched_) {
-    MEG_ASSIGN_OR_RETURN(const IdxStamp stamp, source_->stamp());
-    refresh_sidecar(stamp);
-  }
-  return PlaceFinding{.cache = GptIndexCache{.index = std::move(opened->index),
-                                             .plan = plan,
-                                             .outcome = CacheOutcome::kFound,
-                                             .reason = {},
-                                             .files = files_},
-                      .unusable = {}};
+  MEG_RETURN_IF_ERROR(refresh_sidecar());
+  return found(std::move(opened->index), plan, opened->digests, false);
 }
 
-void PlaceLook::refresh_sidecar(const IdxStamp& stamp) {
+PlaceFinding PlaceLook::found(GptIndex index, const GptIndexPlan& plan, const IndexDigests& digests,
+                              bool is_deferred) const {
+  return {.cache = GptIndexCache{.index = std::move(index),
+                                 .plan = plan,
+                                 .outcome = CacheOutcome::kFound,
+                                 .reason = {},
+                                 .files = files_,
+                                 .open = reopening(files_.indices, plan, digests),
+                                 .is_deferred = is_deferred},
+          .unusable = {}};
+}
+
+Status PlaceLook::refresh_sidecar() {
+  if (!is_touched_) return Status();
+  MEG_ASSIGN_OR_RETURN(const IdxStamp stamp, source_->stamp());
   const IdxStamp kept = stamp_to_keep(stamp);
-  if (kept.mtime_ns == sidecar_->idx.mtime_ns) return;
+  if (kept.mtime_ns == sidecar_->idx.mtime_ns) return Status();
   sidecar_->idx = kept;
-  // Where it cannot be written, the next look reads the lengths again.
-  (void)write_sidecar(io::AtomicFile::create(files_.sidecar), *sidecar_);
+  // Under the cache's lock, so that the folder, which may hold tens of thousands of caches, need
+  // not be listed for each of them. Whoever holds the lock writes a new sidecar; and where it
+  // cannot be written, the next look reads the lengths again.
+  const auto lock = try_lock_cache(files_.sidecar, {&files_.sidecar, 1});
+  if (!lock.has_value() || !lock->has_value()) return Status();
+  (void)write_sidecar(io::AtomicFile::create_under_lock(files_.sidecar), *sidecar_);
+  return Status();
 }
 
 Result<io::AtomicFile> description_file(const std::string& path, const std::string& text) {
@@ -195,14 +214,15 @@ Result<GptIndexCache> commit(WrittenCache* written) {
   MEG_RETURN_IF_ERROR(io::AtomicFile::commit_all(parts, io::AtomicFile::Flush::kNothing));
   MEG_ASSIGN_OR_RETURN(CachedIndex opened,
                        open_cached_index(written->files.indices, written->plan));
-  written->sidecar.indices = std::move(opened.digests);
+  written->sidecar.indices = opened.digests;
   MEG_RETURN_IF_ERROR(
       write_sidecar(io::AtomicFile::create_under_lock(written->files.sidecar), written->sidecar));
   return GptIndexCache{.index = std::move(opened.index),
                        .plan = written->plan,
                        .outcome = CacheOutcome::kBuilt,
                        .reason = {},
-                       .files = std::move(written->files)};
+                       .files = written->files,
+                       .open = reopening(written->files.indices, written->plan, opened.digests)};
 }
 
 }  // namespace

@@ -188,6 +188,18 @@ Result<CachedIndex> open_cached_index(const GptIndexPaths& paths, const GptIndex
                      .digests = digests};
 }
 
+std::function<Result<GptIndex>()> reopening(const GptIndexPaths& paths, const GptIndexPlan& plan,
+                                            const IndexDigests& digests) {
+  return [=]() -> Result<GptIndex> {
+    MEG_ASSIGN_OR_RETURN(CachedIndex opened, open_cached_index(paths, plan));
+    if (opened.digests == digests) return std::move(opened.index);
+    return make_error(StatusCode::kCorruption,
+                      "{}: expected the index cache that this run began with, found other files: "
+                      "start the run again, without --dataloader-defer-npy-index-mmap",
+                      paths.sample_index);
+  };
+}
+
 std::optional<std::string> difference_at_ends(const GptIndex& index, const GptIndexPlan& plan,
                                               dataset::LittleEndianArray<int32_t> lengths,
                                               dataset::SequenceRange range, int64_t tokens) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -22,6 +23,11 @@ struct CachedIndex {
 /// Maps the files. Types and shapes must be what the plan gives, except that a sample index may
 /// have either integer type. kCorruption or kNotFound where they cannot be used.
 Result<CachedIndex> open_cached_index(const GptIndexPaths& paths, const GptIndexPlan& plan);
+
+/// Opens the index of a cache that had these digests: kCorruption where the files are others now.
+/// Of any thread, at any time.
+std::function<Result<GptIndex>()> reopening(const GptIndexPaths& paths, const GptIndexPlan& plan,
+                                            const IndexDigests& digests);
 
 /// Looks at a few entries, of the first sample and of where the last one ends: an index of other
 /// lengths, or built with other options, hardly ever has the same. tokens: of one epoch. Returns
