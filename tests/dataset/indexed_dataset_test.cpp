@@ -193,6 +193,16 @@ TEST_F(IndexedDatasetTest, RejectsPointerPastEndOfBin) {
   }
 }
 
+TEST_F(IndexedDatasetTest, NamesAPointerThatIsNoMultipleOfTheItemSize) {
+  IndexFields fields = small_fields();
+  fields.pointers[0] = 1;
+  const auto dataset = open(fields.bytes(), kSmallBin);
+  ASSERT_TRUE(dataset.has_value());
+  EXPECT_THAT(
+      dataset->sequence(0).error().message(),
+      HasSubstr(": sequence 0: pointer: expected a multiple of 2, the bytes of uint16, found 1"));
+}
+
 TEST_F(IndexedDatasetTest, RejectsNegativeAndHugeLengths) {
   for (const int32_t length :
        {-1, 6, std::numeric_limits<int32_t>::max(), std::numeric_limits<int32_t>::min()}) {
