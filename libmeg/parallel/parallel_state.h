@@ -39,7 +39,7 @@ class ParallelState {
 
   /// Meets all ranks of `environment`, waiting for them at most `timeout`, which is also the
   /// maximum wait of collective calls. Every rank calls it with the same sizes.
-  /// Errors: those of Mesh::create; kIoError with LibTorch's message if ranks do not meet in time;
+  /// Errors: those of Mesh::create; kIoError with the missing ranks if they do not meet in time;
   /// kUnsupported for context and expert parallelism, and for GPUs if libmeg was built without
   /// NCCL; kInvalidArgument if two ranks have the same GPU or only some ranks have one.
   static Result<ParallelState> connect(const LaunchEnvironment& environment,

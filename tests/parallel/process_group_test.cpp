@@ -46,7 +46,31 @@ TEST(ParallelStateTest, RankThatDoesNotComeIsAnError) {
       environment, {1, 1, 1, 0, 1}, RankOrder::kDataBeforePipeline, std::chrono::milliseconds(200));
   ASSERT_FALSE(state.has_value());
   EXPECT_EQ(state.error().code(), StatusCode::kIoError);
-  EXPECT_THAT(state.error().message(), HasSubstr("rank 0 of 2"));
+  EXPECT_THAT(state.error().message(), HasSubstr("rank 0 of 2: no meeting at 127.0.0.1:0: no "
+                                                 "answer from rank 1 within 0.2 s"));
+}
+
+TEST(ParallelStateTest, FirstRankThatDoesNotComeIsNamed) {
+  LaunchEnvironment environment;
+  environment.rank = 1;
+  environment.world_size = 2;
+  environment.master_port = 1;  // nobody listens there
+  const auto state = ParallelState::connect(
+      environment, {1, 1, 1, 0, 1}, RankOrder::kDataBeforePipeline, std::chrono::milliseconds(200));
+  ASSERT_FALSE(state.has_value());
+  EXPECT_THAT(state.error().message(), HasSubstr("no answer from rank 0 within 0.2 s"));
+}
+
+TEST(ParallelStateTest, NameThatIsUnknownEndsLongBeforeTheTimeout) {
+  LaunchEnvironment environment;
+  environment.rank = 1;
+  environment.world_size = 2;
+  environment.master_addr = "no-such-host.invalid";
+  const auto state = ParallelState::connect(environment, {1, 1, 1, 0, 1},
+                                            RankOrder::kDataBeforePipeline, std::chrono::hours(24));
+  ASSERT_FALSE(state.has_value());
+  EXPECT_THAT(state.error().message(), HasSubstr("no meeting at no-such-host.invalid:29500: "
+                                                 "MASTER_ADDR: "));
 }
 
 TEST(ParallelStateTest, PortThatIsTakenIsAnErrorAtOnce) {

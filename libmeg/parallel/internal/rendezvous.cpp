@@ -1,6 +1,8 @@
 #include "libmeg/parallel/internal/rendezvous.h"
 
+#include <c10/util/Logging.h>
 #include <fmt/format.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -8,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <thread>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
@@ -25,6 +28,39 @@ namespace meg::parallel {
 namespace {
 
 constexpr const char* kFailure = "failure";
+
+/// How long a name of rank 0 is looked up again: clusters announce the names of machines that start
+/// with the others some seconds late.
+constexpr auto kLookUp = std::chrono::seconds(5);
+constexpr auto kBetweenLookUps = std::chrono::milliseconds(500);
+
+/// The store's client would look up a name that does not exist until its time-out, which is
+/// minutes.
+Status check_address(const std::string& address) {
+  const auto end = std::chrono::steady_clock::now() + kLookUp;
+  while (true) {
+    addrinfo* found = nullptr;
+    const int code = ::getaddrinfo(address.c_str(), nullptr, nullptr, &found);
+    if (code == 0) {
+      ::freeaddrinfo(found);
+      return {};
+    }
+    if (std::chrono::steady_clock::now() >= end) {
+      return make_error(StatusCode::kNotFound, "MASTER_ADDR: {}", ::gai_strerror(code));
+    }
+    std::this_thread::sleep_for(kBetweenLookUps);
+  }
+}
+
+/// LibTorch warns of every connection that another rank's end closes, with all frames of the stack.
+/// What it means for the run is reported without them.
+void silence_warnings() {
+  if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) FLAGS_caffe2_log_level = GLOG_ERROR;
+}
+
+double in_seconds(std::chrono::milliseconds time) {
+  return std::chrono::duration<double>(time).count();
+}
 
 /// Listens on all addresses of this machine. False with errno where that cannot be.
 bool listen_on(int socket, int family, uint16_t port) {
@@ -67,7 +103,7 @@ Result<int> listening_socket(uint16_t port) {
   return errno_error(error, fmt::format("port {} of this machine", port));
 }
 
-/// listening: rank 0's, where it hosts the store.
+/// listening: rank 0's, where it hosts the store. Throws where nobody answers.
 c10::intrusive_ptr<c10d::Store> connect_store(const LaunchEnvironment& environment,
                                               std::optional<int> listening,
                                               std::chrono::milliseconds timeout) {
@@ -76,8 +112,8 @@ c10::intrusive_ptr<c10d::Store> connect_store(const LaunchEnvironment& environme
   options.isServer = listening.has_value();
   options.masterListenFd = listening;
   options.numWorkers = static_cast<size_t>(environment.world_size);
-  // The agent's store is there for all of its workers; ours waits until every rank has connected.
-  options.waitWorkers = !environment.agent_store;
+  // Ranks are waited for by a roll call, which knows those that are missing.
+  options.waitWorkers = false;
   options.timeout = timeout;
   options.multiTenant = !environment.agent_store;
   auto store = c10::make_intrusive<c10d::TCPStore>(environment.master_addr, options);
@@ -100,19 +136,39 @@ std::shared_ptr<gloo::transport::Device> gloo_device() {
 
 Result<std::shared_ptr<Rendezvous>> Rendezvous::meet(const LaunchEnvironment& environment,
                                                      std::chrono::milliseconds timeout) {
+  silence_warnings();
+  const auto end = std::chrono::steady_clock::now() + timeout;
   std::shared_ptr<Rendezvous> met;
   const Status status = libtorch::torch_guard([&]() -> Status {
+    MEG_RETURN_IF_ERROR(check_address(environment.master_addr));
     std::optional<int> listening;
     if (!environment.agent_store && environment.rank == 0) {
       MEG_ASSIGN_OR_RETURN(listening, listening_socket(environment.master_port));
     }
-    met.reset(new Rendezvous(environment, timeout, connect_store(environment, listening, timeout)));
-    return {};
+    c10::intrusive_ptr<c10d::Store> store;
+    try {
+      store = connect_store(environment, listening, timeout);
+    } catch (const std::exception&) {
+      return make_error(StatusCode::kIoError, "no answer from {} within {} s",
+                        environment.agent_store ? "torchrun" : "rank 0", in_seconds(timeout));
+    }
+    met.reset(new Rendezvous(environment, timeout, std::move(store)));
+    return met->wait_for_all(end);
   });
   if (status.ok()) return met;
   return make_error(StatusCode::kIoError, "rank {} of {}: no meeting at {}:{}: {}",
                     environment.rank, environment.world_size, environment.master_addr,
                     environment.master_port, status.message());
+}
+
+Status Rendezvous::wait_for_all(std::chrono::steady_clock::time_point end) const {
+  const auto left =
+      std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+  const std::vector<int> absent =
+      RollCall(store_, environment_.rank, environment_.world_size, "came").absent_ranks(left);
+  if (absent.empty()) return {};
+  return make_error(StatusCode::kIoError, "{} within {} s", absence_text(absent),
+                    in_seconds(timeout_));
 }
 
 Rendezvous::Rendezvous(LaunchEnvironment environment, std::chrono::milliseconds timeout,

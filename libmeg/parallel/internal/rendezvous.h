@@ -24,8 +24,9 @@ using OnLost = std::function<void(const Status& why, bool says_why)>;
 /// The store by which all ranks of a run find each other.
 class Rendezvous {
  public:
-  /// Connects to rank 0's store, waiting for it at most `timeout`.
-  /// Errors: kIoError with the address if it cannot be reached or its port is in use.
+  /// Connects to rank 0's store and waits for all ranks to do so, at most `timeout`.
+  /// Errors: kIoError with the address if it cannot be found or reached, its port is in use, or
+  /// ranks are missing, with their numbers.
   static Result<std::shared_ptr<Rendezvous>> meet(const LaunchEnvironment& environment,
                                                   std::chrono::milliseconds timeout);
 
@@ -56,6 +57,9 @@ class Rendezvous {
  private:
   Rendezvous(LaunchEnvironment environment, std::chrono::milliseconds timeout,
              c10::intrusive_ptr<c10d::Store> store);
+
+  /// kIoError, with their numbers, if some ranks are not here at `end`.
+  Status wait_for_all(std::chrono::steady_clock::time_point end) const;
 
   /// Gloo's backend for a group in which this rank has the number `rank`.
   c10::intrusive_ptr<c10d::Backend> gloo(const c10::intrusive_ptr<c10d::Store>& store, int rank,
