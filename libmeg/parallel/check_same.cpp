@@ -1,6 +1,6 @@
 #include "libmeg/parallel/check_same.h"
 
-#include <sstream>
+#include <algorithm>
 
 // Compares settings line by line with the first rank's, so that a run started with different flags
 // or data on some ranks ends with the line that differs and not with a collective that hangs.
@@ -8,18 +8,33 @@
 namespace meg::parallel {
 namespace {
 
-Status compare(std::string_view what, const std::string& own, const std::string& first) {
-  std::istringstream own_lines(own);
-  std::istringstream first_lines(first);
-  std::string found;
-  std::string expected;
-  // Lines have the same names in the same order on all ranks, which run one program.
-  while (std::getline(own_lines, found) && std::getline(first_lines, expected)) {
-    if (found == expected) continue;
-    return make_error(StatusCode::kInvalidArgument, "{}: expected {} as on rank 0, found {}", what,
-                      expected, found);
-  }
-  return {};
+/// Of a long line, such as a list of a thousand datasets, what stands around the first difference.
+constexpr size_t kMostShown = 240;
+constexpr size_t kShownBefore = 80;
+
+/// The line of `lines` that has the byte at `difference`.
+std::string line_around(std::string_view lines, size_t difference) {
+  // The last line may end before it, where the other text has one line more.
+  difference = std::min(difference, lines.size());
+  const size_t end = std::min(lines.find('\n', difference), lines.size());
+  const size_t before = difference == 0 ? lines.npos : lines.rfind('\n', difference - 1);
+  const size_t begin = before == lines.npos ? 0 : before + 1;
+  const std::string_view line = lines.substr(begin, end - begin);
+  if (line.empty()) return "nothing";
+  if (line.size() <= kMostShown) return std::string(line);
+  const std::string_view name = line.substr(0, line.find(' '));
+  const size_t at = difference - begin;
+  const size_t from = at > kShownBefore ? at - kShownBefore : 0;
+  const std::string_view part = line.substr(from, kMostShown);
+  return fmt::format("{}{}{}", from == 0 ? "" : fmt::format("{} ...", name), part,
+                     from + part.size() == line.size() ? "" : "...");
+}
+
+Status compare(std::string_view what, std::string_view own, std::string_view first) {
+  if (own == first) return {};
+  const auto difference = static_cast<size_t>(std::ranges::mismatch(own, first).in1 - own.begin());
+  return make_error(StatusCode::kInvalidArgument, "{}: expected {} as on rank 0, found {}", what,
+                    line_around(first, difference), line_around(own, difference));
 }
 
 }  // namespace
