@@ -77,6 +77,33 @@ std::vector<std::string> validation_lines(Evaluation evaluation, int64_t iterati
   return {dashes, line, dashes};
 }
 
+std::string evaluation_size_line(int64_t samples) {
+  return fmt::format("Evaluating on {} samples", samples);
+}
+
+std::string evaluation_progress_line(int64_t iteration, int64_t iterations) {
+  return fmt::format("Evaluating iter {}/{}", iteration, iterations);
+}
+
+std::vector<std::string> arguments_lines(
+    std::span<const std::pair<std::string, std::string>> arguments) {
+  constexpr size_t kDots = 48;
+  std::vector<std::string> lines;
+  for (const auto& [name, value] : arguments) {
+    const std::string dots(kDots - std::min(kDots, name.size()), '.');
+    lines.push_back(fmt::format("  {} {} {}", name, dots, value));
+  }
+  std::ranges::stable_sort(lines, {}, [](std::string line) {
+    std::ranges::transform(line, line.begin(), [](char c) {
+      return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    });
+    return line;
+  });
+  lines.insert(lines.begin(), "------------------------ arguments ------------------------");
+  lines.emplace_back("-------------------- end of arguments ---------------------");
+  return lines;
+}
+
 std::string world_size_line(const RankCounts& ranks) {
   return fmt::format(
       "using world size: {}, data-parallel size: {}, context-parallel size: 1, hierarchical "

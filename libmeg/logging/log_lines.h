@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "libmeg/logging/training_log.h"
@@ -23,6 +24,16 @@ double perplexity(double loss);
 /// Mirrors evaluate_and_print_results.
 std::vector<std::string> validation_lines(Evaluation evaluation, int64_t iteration,
                                           const Losses& losses);
+
+/// "Evaluating on 160 samples", which begins the evaluations at the end of a run.
+std::string evaluation_size_line(int64_t samples);
+
+/// "Evaluating iter 3/5", before each of its iterations.
+std::string evaluation_progress_line(int64_t iteration, int64_t iterations);
+
+/// A line for each argument and its value, sorted, between two lines. Mirrors _print_args.
+std::vector<std::string> arguments_lines(
+    std::span<const std::pair<std::string, std::string>> arguments);
 
 /// "using world size: 1, data-parallel size: 1, context-parallel size: 1, ...", as since
 /// core_v0.14.

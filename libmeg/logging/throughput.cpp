@@ -63,8 +63,12 @@ Throughput throughput(const model::GptConfig& config, int64_t batch_size,
 }
 
 std::string throughput_line(const Throughput& throughput) {
-  std::string line = fmt::format(" throughput: {:.1f} tokens/s | {:.1f} TFLOP/s/GPU |",
-                                 throughput.tokens_per_second, throughput.tflops_per_device);
+  const double tflops = throughput.tflops_per_device;
+  // A small model on a CPU is far below what one digit after the point can show.
+  const std::string rate =
+      tflops < 0.05 ? fmt::format("{:.2g}", tflops) : fmt::format("{:.1f}", tflops);
+  std::string line = fmt::format(" throughput: {:.1f} tokens/s | {} TFLOP/s/GPU |",
+                                 throughput.tokens_per_second, rate);
   if (throughput.mfu) {
     fmt::format_to(std::back_inserter(line), " MFU: {:.1f} % |", *throughput.mfu * 100);
   }

@@ -22,9 +22,9 @@ std::optional<double> peak_tflops(std::string_view device_name);
 
 /// The throughput of steps of one batch size.
 struct Throughput {
-  double tokens_per_second = 0;  ///< Of the whole run.
-  double tflops_per_device = 0;  ///< TFLOP/s.
-  std::optional<double> mfu;     ///< Model FLOP/s of the peak, 0 to 1; none without a peak.
+  double tokens_per_second = 0;    ///< Of the whole run.
+  double tflops_per_device = 0;    ///< TFLOP/s.
+  std::optional<double> mfu = {};  ///< Model FLOP/s of the peak, 0 to 1; none without a peak.
 };
 
 /// seconds_per_iteration: > 0. world_size: devices that shared the step.

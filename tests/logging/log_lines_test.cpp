@@ -11,6 +11,17 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
+TEST(LogLines, ArgumentsAreListedAsMegatronDoes) {
+  const std::vector<std::pair<std::string, std::string>> arguments = {
+      {"seed", "1234"}, {"DDP_impl", "local"}, {"bf16", "True"}};
+  EXPECT_THAT(arguments_lines(arguments),
+              ElementsAre("------------------------ arguments ------------------------",
+                          "  bf16 ............................................ True",
+                          "  DDP_impl ........................................ local",
+                          "  seed ............................................ 1234",
+                          "-------------------- end of arguments ---------------------"));
+}
+
 TEST(LogLines, AnEvaluationDuringTrainingIsMegatrons) {
   const std::string dashes(94, '-');
   EXPECT_THAT(validation_lines(Evaluation::kDuringTraining, 50, {{"lm loss", 8.8895397F}}),

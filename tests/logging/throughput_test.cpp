@@ -39,6 +39,8 @@ TEST(Throughput, SpeedFollowsFromTheTimeOfAStep) {
             " throughput: 16384.0 tokens/s | 18.6 TFLOP/s/GPU | MFU: 1.9 % |");
   EXPECT_EQ(throughput_line(throughput(gpt_345m(), 8, 0.5, 2)),
             " throughput: 16384.0 tokens/s | 18.6 TFLOP/s/GPU |");
+  EXPECT_EQ(throughput_line({.tokens_per_second = 900, .tflops_per_device = 0.003124}),
+            " throughput: 900.0 tokens/s | 0.0031 TFLOP/s/GPU |");
 }
 
 TEST(Throughput, PeaksAreKnownByTheNameThatCudaGives) {
