@@ -15,9 +15,9 @@ FAMILIES = {"training": "kTraining", "preprocess": "kPreprocess", "convert": "kC
 EFFECTS = {name: "k" + name.capitalize() for name in (
     "model", "data", "tokenizer", "schedule", "optimizer", "checkpoint", "parallel", "log", "none")}
 MUST_SAY_WHY, MAY_SAY_WHY = {"kNone"}, {"kNone", "kLog"}
-# The order is that of ArgumentRow's members; those in ENUMERATORS are no texts.
+# The order is that of ArgumentRow's members; those in ENUMERATORS are no texts, the last one is mostly empty.
 MEMBERS = ("family flag other_names dest older_dests arity type default stored choices supported since until "
-           "effect reason metavar range help").split()
+           "effect reason metavar range help unused").split()
 ENUMERATORS = {"family": "ArgumentFamily", "arity": "ArgumentArity", "type": "ArgumentType",
                "effect": "Effect"}
 
@@ -84,7 +84,8 @@ class Table:
         for row in rows:
             if "effect" in row:
                 raise Mistake(f"{row['flag']} stands here twice")
-            row.update(effect=self.effect, reason=self.reason, metavar="", range="", help="", supported="")
+            row.update(effect=self.effect, reason=self.reason, metavar="", range="", help="", supported="",
+                       unused="")
         for other in others[0] if others else []:
             self.add_name(rows[0], other)
         self.read_fields(rows[0], fields)
@@ -112,10 +113,12 @@ class Table:
         row["other_names"] = " ".join([*row["other_names"].split(), *(f"({name})" for name in names)])
 
     def read_fields(self, row, fields):
-        while fields and (key := fields[-1].partition("=")[0]) in ("default", "only", "type"):
+        while fields and (key := fields[-1].partition("=")[0]) in ("default", "only", "type", "unused"):
             value = fields.pop().partition("=")[2]
             if key == "type" and (row["type"], value) == ("kInteger", "real"):
                 row["type"] = "kReal"
+            elif key == "unused":
+                row["unused"] = " ".join(self.revision(name) for name in value.split(".."))
             elif key in ("default", "only"):
                 row[{"only": "supported"}.get(key, key)] = value
             else:
@@ -124,6 +127,11 @@ class Table:
             raise Mistake(f"{row['flag']}: expected METAVAR | range | help, of switches only help")
         row.update(zip(("help",) if len(fields) == 1 else ("metavar", "range", "help"), fields))
 
+    def revision(self, name):
+        if name not in self.revisions:
+            raise Mistake(f"no revision {name}")
+        return name
+
     def text(self):
         lines = ["// Made by scripts/make_argument_table.py of arguments.txt and megatron_flags.tsv; do not edit.",
                  "", '#include "libmeg/megatron/argument_table.h"', "", "// clang-format off",
@@ -131,7 +139,8 @@ class Table:
         lines += [f"using enum {name};" for name in ENUMERATORS.values()]
         for family, rows in self.families.items():
             lines += ["", f"constexpr ArgumentRow {family}Rows[] = {{"]
-            lines += ["  {" + ", ".join(member(name, row[name]) for name in MEMBERS) + "}," for row in rows]
+            lines += ["  {" + ", ".join(member(name, row[name]) for name in MEMBERS if row[name] or name != "unused") +
+                      "}," for row in rows]
             lines += ["};"]
         lines += ["", "}  // namespace", "", "std::span<const ArgumentRow> argument_rows(ArgumentFamily family) {",
                   "  switch (family) {"]

@@ -22,6 +22,11 @@ ptrdiff_t place_of(std::string_view revision) {
          all.begin();
 }
 
+bool is_between(const MegatronVersion& version, std::string_view since, std::string_view until) {
+  const ptrdiff_t place = place_of(version.name);
+  return place_of(since) <= place && place <= place_of(until);
+}
+
 }  // namespace
 
 const ArgumentRow* find_argument(ArgumentFamily family, std::string_view dest) {
@@ -48,8 +53,12 @@ std::vector<std::string_view> words_of(std::string_view cell) {
 }
 
 bool is_of_revision(const ArgumentRow& row, const MegatronVersion& version) {
-  const ptrdiff_t place = place_of(version.name);
-  return place_of(row.since) <= place && place <= place_of(row.until);
+  return is_between(version, row.since, row.until);
+}
+
+bool is_unused_by(const ArgumentRow& row, const MegatronVersion& version) {
+  const std::vector<std::string_view> range = words_of(row.unused);
+  return range.size() == 2 && is_between(version, range.front(), range.back());
 }
 
 }  // namespace meg::megatron

@@ -69,6 +69,9 @@ struct ArgumentRow {
   std::string_view metavar;  ///< What --help calls the value; empty where no program reads it.
   std::string_view range;    ///< Numbers: the allowed ones, "1..", "0..1", "..0"; empty: any.
   std::string_view help;     ///< One line for --help; empty where no program reads it.
+  /// The oldest and the newest revision that take the flag without using it in their core GPT
+  /// models, separated by a space; empty: all use it.
+  std::string_view unused = {};
 };
 
 /// The rows of a family, in the order of the newest revision, followed by flags that it no longer
@@ -83,5 +86,8 @@ std::vector<std::string_view> words_of(std::string_view cell);
 
 /// Whether a revision of Megatron has the argument.
 bool is_of_revision(const ArgumentRow& row, const MegatronVersion& version);
+
+/// Whether the core GPT models of a revision are the same whatever the argument is.
+bool is_unused_by(const ArgumentRow& row, const MegatronVersion& version);
 
 }  // namespace meg::megatron

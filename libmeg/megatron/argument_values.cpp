@@ -35,6 +35,14 @@ FieldLookup ArgumentValues::given_lookup() const {
   return [this](std::string_view dest) { return given(dest) ? field(dest) : std::nullopt; };
 }
 
+bool ArgumentValues::has_any(std::initializer_list<std::string_view> dests) const {
+  return std::ranges::any_of(dests, [this](std::string_view dest) {
+    const FieldValue value = field(dest).value_or(FieldValue());
+    return value != FieldValue() && value != FieldValue(false) &&
+           value != FieldValue(std::vector<std::string>());
+  });
+}
+
 bool ArgumentValues::given(std::string_view dest) const {
   const auto found = fields_.find(dest);
   return found != fields_.end() && found->second.given;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <initializer_list>
 #include <map>
 #include <optional>
 #include <span>
@@ -33,6 +34,9 @@ class ArgumentValues {
 
   /// The same for fields that flags gave, without defaults.
   FieldLookup given_lookup() const;
+
+  /// Whether one of these fields has a value: neither None, nor False, nor an empty list.
+  bool has_any(std::initializer_list<std::string_view> dests) const;
 
   /// Whether a flag of the command line (or of its --config file) gave the field.
   bool given(std::string_view dest) const;

@@ -43,6 +43,8 @@ constexpr std::array<MegatronVersion, kRevisions> kVersions = [] {
       .skip_train_evaluates_once = false,
       .dated_log_lines = false,
       .losses_over_tokens = false,
+      .always_counts_zeros = false,
+      .estimates_any_activations = false,
       .checkpoint_lines = CheckpointLines::kIteration,
   };
   const auto add = [&](std::string_view name) {
@@ -88,11 +90,14 @@ constexpr std::array<MegatronVersion, kRevisions> kVersions = [] {
   row.renormalize_in_description = false;
   row.blend_margin = BlendMargin::kOnTop;
   add("core_v0.11.0");
+  row.always_counts_zeros = true;
   add("core_v0.12.0");
+  row.always_counts_zeros = false;
   add("core_v0.13.0");
   add("core_v0.14.0");
   row.gpt2_special_tokens_in_text = true;
   row.core_tokenizers = 15;
+  row.estimates_any_activations = true;
   row.hugging_face_special_tokens = false;
   add("core_v0.15.0");
   row.dataset_pad = DatasetPad::kUnambiguous;

@@ -128,6 +128,13 @@ struct MegatronVersion {
   /// The printed loss is the mean over all tokens of a step, not over its micro-batches.
   bool losses_over_tokens;
 
+  /// Zeros in the gradients are counted and logged without --log-num-zeros-in-grad, too.
+  bool always_counts_zeros;
+
+  /// The memory estimate has activations of any run, not only with sequence parallelism and
+  /// selective recomputation.
+  bool estimates_any_activations;
+
   CheckpointLines checkpoint_lines;
 };
 
