@@ -8,9 +8,8 @@
 #include "libmeg/model/internal/memory_units.h"
 #include "libmeg/text/printable.h"
 
-// Megatron's estimate, term by term, so that its lines come out the same; where it has none (other
-// recomputation, no sequence parallelism) the terms of Korthikanti et al., table 2, that
-// theoretical_memory.h names.
+// Megatron's estimate, term by term, so that its lines come out the same, and for the layers of any
+// run the terms of Korthikanti et al., table 2, that theoretical_memory.h names.
 
 namespace meg::model {
 namespace {
@@ -110,9 +109,13 @@ void add_layer_activations(const GptConfig& config, const TheoreticalMemoryOptio
   memory.layers_activation_bytes = memory.layer_activation_bytes * real(config.num_layers);
 }
 
-/// Adds those of the first pipeline stage, with sequence parallelism and selective recomputation.
+/// Adds Megatron's estimate for the first pipeline stage.
 void add_activations(const GptConfig& config, const TheoreticalMemoryOptions& options,
                      TheoreticalMemory& memory) {
+  const bool in_sequence = options.sequence_parallel &&
+                           options.recompute_granularity == RecomputeGranularity::kSelective;
+  if (!in_sequence && !options.estimates_any_activations) return;
+  memory.is_with_sequence_parallelism = in_sequence;
   const double pipeline = real(options.sizes.pipeline_model_parallel_size);
   const double chunks = real(options.sizes.virtual_pipeline_model_parallel_size);
   const double tensor = real(options.sizes.tensor_model_parallel_size);
@@ -120,8 +123,9 @@ void add_activations(const GptConfig& config, const TheoreticalMemoryOptions& op
   const double hidden = real(config.hidden_size);
 
   const double layer =
-      tokens * hidden * (kCutBySequenceParallelism + cut_by_tensor_parallelism(config));
-  memory.activation_bytes_per_layer = layer / tensor;
+      tokens * hidden *
+      (kCutBySequenceParallelism + (in_sequence ? cut_by_tensor_parallelism(config) : 24 / tensor));
+  memory.activation_bytes_per_layer = in_sequence ? layer / tensor : layer;
   // The ids of the embedding's input and its dropout, for every micro-batch in flight.
   double bytes =
       layer * real(config.num_layers) + 8 * tokens * pipeline + tokens * hidden * pipeline;
@@ -139,10 +143,13 @@ void add_activations(const GptConfig& config, const TheoreticalMemoryOptions& op
     bytes *= in_flight / pipeline;
   }
   if (pipeline == 1) {
-    // What goes into the output layer, and the logits in fp32.
-    bytes += tokens * hidden * 4 * (1 + real(config.padded_vocab_size) / hidden);
+    // What goes into the output layer, and the logits: in fp32, or in 16 bits.
+    const double vocabulary = real(config.padded_vocab_size);
+    bytes += in_sequence ? tokens * hidden * 4 * (1 + vocabulary / hidden)
+                         : (tokens * vocabulary / tensor + tokens * hidden) * 2;
   }
-  memory.activation_bytes = bytes / tensor;
+  constexpr double kOverhead = 1.05;
+  memory.activation_bytes = in_sequence ? bytes / tensor : bytes * kOverhead;
 }
 
 }  // namespace
@@ -160,10 +167,7 @@ Result<TheoreticalMemory> theoretical_memory(const GptConfig& config,
   TheoreticalMemory memory;
   add_weights(config, options, memory);
   add_layer_activations(config, options, memory);
-  if (options.sequence_parallel &&
-      options.recompute_granularity == RecomputeGranularity::kSelective) {
-    add_activations(config, options, memory);
-  }
+  add_activations(config, options, memory);
   return memory;
 }
 
@@ -184,8 +188,10 @@ std::vector<std::string> theoretical_memory_lines(const TheoreticalMemory& memor
                                   *memory.other_shard_parameters / kBillion));
     }
     if (memory.activation_bytes_per_layer) {
-      lines.push_back(fmt::format("Activation memory footprint per transformer layer: {:.1f} MB",
-                                  *memory.activation_bytes_per_layer / kMegabyte));
+      lines.push_back(
+          fmt::format("Activation memory footprint per transformer layer{}: {:.1f} MB",
+                      memory.is_with_sequence_parallelism ? "" : " (precise, without SP)",
+                      *memory.activation_bytes_per_layer / kMegabyte));
     }
     if (memory.interleaved_schedule_memory_penalty) {
       lines.push_back(fmt::format("Memory penalty from interleaved schedule: {:.2f}",

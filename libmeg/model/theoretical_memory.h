@@ -33,6 +33,9 @@ struct TheoreticalMemoryOptions {
   std::optional<int64_t> num_microbatches = std::nullopt;  ///< nullopt: the pipeline is full.
   /// Micro-batches that a virtual stage processes in a row; nullopt: the number of stages.
   std::optional<int64_t> microbatch_group_size_per_vp_stage = std::nullopt;
+  /// Megatron estimates all activations of any run since core 0.15; before, only with sequence
+  /// parallelism and selective recomputation.
+  bool estimates_any_activations = true;
 };
 
 /// Memory of training on the rank that needs the most. Numbers of parameters are fractions if they
@@ -46,9 +49,12 @@ struct TheoreticalMemory {
   std::optional<double> other_shard_parameters;  ///< Of later pipeline stages, if there are any.
   double weight_and_optimizer_bytes = 0;
 
-  /// Megatron's estimate of all activations, which only exists with sequence parallelism and
-  /// selective recomputation, and the two numbers printed with it.
+  /// Megatron's estimate of all activations, if it has one, and the numbers printed with it.
   std::optional<double> activation_bytes;
+  /// Which of Megatron's two estimates it is: the one for sequence parallelism and selective
+  /// recomputation, or the one for all other runs, which counts neither recomputation nor the
+  /// attention's scores, takes MLPs to be four times as wide as the hidden size, and adds 5%.
+  bool is_with_sequence_parallelism = false;
   std::optional<double> interleaved_schedule_memory_penalty;
   std::optional<int64_t> in_flight_microbatches;
   std::optional<double> activation_bytes_per_layer;  ///< On one rank.
@@ -64,8 +70,7 @@ struct TheoreticalMemory {
 
 /// kInvalidArgument if seq_length or padded_vocab_size is unknown or sizes cannot be divided,
 /// kUnsupported for experts.
-/// Mirrors Megatron-LM core_v0.12.3 megatron/training/theoretical_memory_usage.py; the scale of an
-/// RMSNorm counts once, as it does since core_v0.15.
+/// Mirrors Megatron-LM core_v0.16.1 megatron/training/theoretical_memory_usage.py.
 Result<TheoreticalMemory> theoretical_memory(const GptConfig& config,
                                              const TheoreticalMemoryOptions& options);
 

@@ -42,21 +42,50 @@ TEST(TheoreticalMemory, OfTheTwelveLayerModelIsMegatrons) {
                           "Number of parameters in embedding layers in billions: 0.04",
                           "Total number of parameters in billions: 0.12",
                           "Number of parameters in most loaded shard in billions: 0.1236",
-                          "Theoretical memory footprints: weight and optimizer=2121.85 MB"));
+                          "Activation memory footprint per transformer layer (precise, without "
+                          "SP): 12.8 MB",
+                          "Theoretical memory footprints: weight and optimizer=2121.85 MB, "
+                          "activation=213.42 MB, total=2335.26 MB"));
+  EXPECT_EQ(memory.activation_bytes, 223783526.4);
+}
+
+TEST(TheoreticalMemory, BeforeCore15ItHasNoActivationsWithoutSequenceParallelism) {
+  const auto memory = memory_of(gpt(12, 768, 12, 512, 50304), {.estimates_any_activations = false});
+  EXPECT_FALSE(memory.activation_bytes.has_value());
+  EXPECT_EQ(theoretical_memory_lines(memory, true).back(),
+            "Theoretical memory footprints: weight and optimizer=2121.85 MB");
+}
+
+TEST(TheoreticalMemory, ActivationsWithoutSequenceParallelismAreMegatrons) {
+  EXPECT_EQ(memory_of(gpt(24, 1024, 16, 1024, 50304), {.micro_batch_size = 8}).activation_bytes,
+            8079242035.200001);
+  const TheoreticalMemoryOptions pipeline = {
+      .sizes = {.tensor_model_parallel_size = 2, .pipeline_model_parallel_size = 8},
+      .micro_batch_size = 4,
+      .num_microbatches = 4};
+  EXPECT_EQ(memory_of(gpt(24, 1024, 16, 1024, 50432), pipeline).activation_bytes, 1180414771.2);
+  GptConfig config = gpt(32, 4096, 32, 4096, 32000);
+  config.ffn_hidden_size = 11008;
+  const TheoreticalMemoryOptions interleaved = {
+      .sizes = {.tensor_model_parallel_size = 4,
+                .pipeline_model_parallel_size = 4,
+                .virtual_pipeline_model_parallel_size = 2},
+      .sequence_parallel = true};
+  EXPECT_EQ(memory_of(config, interleaved).activation_bytes, 12498795724.800001);
 }
 
 TEST(TheoreticalMemory, OfA345MModelOnFourTensorRanksIsMegatrons) {
   const auto memory =
       memory_of(gpt(24, 1024, 16, 1024, 50688), {.sizes = {.tensor_model_parallel_size = 4}});
   EXPECT_THAT(theoretical_memory_lines(memory, false),
-              ElementsAre("Theoretical memory footprints: weight and optimizer=1519.18 MB"));
+              ElementsAre("Theoretical memory footprints: weight and optimizer=1519.18 MB, "
+                          "activation=432.35 MB, total=1951.53 MB"));
 }
 
 TEST(TheoreticalMemory, ActivationsWithoutRecomputationAreThoseOfTheTutorial) {
   // 34 b s h + 5 b s^2 a in each of the 24 layers, b = 8.
   const auto memory = memory_of(gpt(24, 1024, 16, 1024, 50304), {.micro_batch_size = 8});
   EXPECT_EQ(memory.layers_activation_bytes, 22951231488.0);
-  EXPECT_FALSE(memory.activation_bytes.has_value());
 }
 
 TEST(TheoreticalMemory, ActivationsOfALayerFollowTheTable) {
