@@ -6,20 +6,48 @@
 namespace meg::nn {
 namespace {
 
+/// What Megatron refuses. It wants recompute_num_layers with full as well, whose default was 1
+/// before core 0.4, as here.
+Status check_recompute(model::RecomputeGranularity granularity,
+                       const std::optional<std::string>& method, bool has_num_layers,
+                       bool distributes) {
+  using enum model::RecomputeGranularity;
+  if (method.has_value() && *method != "uniform" && *method != "block") {
+    return make_error(StatusCode::kInvalidArgument,
+                      "recompute_method: expected uniform or block, found {}", *method);
+  }
+  if (granularity == kFull && !method.has_value()) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "recompute_method: expected uniform or block with recompute_granularity "
+                      "full, found none");
+  }
+  if (granularity == kSelective && (method.has_value() || has_num_layers)) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "{}: only with recompute_granularity full, found selective "
+                      "(recompute_activations means selective)",
+                      method.has_value() ? "recompute_method" : "recompute_num_layers");
+  }
+  if (distributes && granularity != kFull) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "distribute_saved_activations: only with recompute_granularity full");
+  }
+  return Status();
+}
+
 Status read_recompute(megatron::FieldReader& fields, GptOptions& options) {
   fields.parse("recompute_granularity", options.recompute_granularity,
                model::parse_recompute_granularity);
   if (fields.flag("recompute_activations", false)) {
     options.recompute_granularity = model::RecomputeGranularity::kSelective;
   }
-  const std::string method = fields.text("recompute_method").value_or("uniform");
-  if (method != "uniform" && method != "block") {
-    return make_error(StatusCode::kInvalidArgument,
-                      "recompute_method: expected uniform or block, found {}", method);
-  }
+  const std::optional<std::string> method = fields.text("recompute_method");
+  const std::optional<int64_t> num_layers = fields.size("recompute_num_layers");
+  const bool distributes = fields.flag("distribute_saved_activations", false);
+  MEG_RETURN_IF_ERROR(
+      check_recompute(options.recompute_granularity, method, num_layers.has_value(), distributes));
   options.recompute_method =
       method == "block" ? RecomputeMethod::kBlock : RecomputeMethod::kUniform;
-  options.recompute_num_layers = fields.size("recompute_num_layers").value_or(1);
+  options.recompute_num_layers = num_layers.value_or(1);
   return Status();
 }
 

@@ -1,5 +1,6 @@
 #include "libmeg/nn/gpt_options.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <map>
@@ -7,6 +8,8 @@
 
 namespace meg::nn {
 namespace {
+
+using ::testing::StartsWith;
 
 Result<GptOptions> from(const std::map<std::string, megatron::FieldValue, std::less<>>& fields) {
   return GptOptions::from_fields([&](std::string_view name) -> std::optional<megatron::FieldValue> {
@@ -119,6 +122,19 @@ TEST(GptOptionsTest, NamesWhatItCannotDo) {
             "attention_backend: expected auto, flash, fused, unfused or local, found triton");
   EXPECT_EQ(message({{"hidden_dropout", std::string("no")}}),
             "hidden_dropout: expected a number, found \"no\"");
+  using Field = std::pair<const std::string, megatron::FieldValue>;
+  const Field full = {"recompute_granularity", std::string("full")};
+  const Field selective = {"recompute_activations", true};
+  const Field uniform = {"recompute_method", std::string("uniform")};
+  const Field two_layers = {"recompute_num_layers", int64_t{2}};
+  const std::string only_full = ": only with recompute_granularity full";
+  EXPECT_EQ(message({full, two_layers}),
+            "recompute_method: expected uniform or block with recompute_granularity full, found "
+            "none");
+  EXPECT_THAT(message({full, selective, uniform}), StartsWith("recompute_method" + only_full));
+  EXPECT_THAT(message({selective, two_layers}), StartsWith("recompute_num_layers" + only_full));
+  EXPECT_EQ(message({{"distribute_saved_activations", true}}),
+            "distribute_saved_activations" + only_full);
   EXPECT_EQ(message({{"recompute_granularity", std::string("some")}}),
             "recompute_granularity: expected selective or full, found \"some\"");
 }
