@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "libmeg/app/internal/check_tokenizer.h"
+#include "libmeg/app/open_run_tokenizer.h"
 #include "libmeg/app/open_weights.h"
 #include "libmeg/checkpoint/dialects/mp_rank/check_architecture.h"
 #include "libmeg/checkpoint/dialects/mp_rank/model_arguments.h"
@@ -114,7 +115,9 @@ class ModelOfRun {
   std::optional<megatron::FieldValue> operator()(std::string_view name) const {
     if (name == "padded_vocab_size" && padded_vocab_size_) return *padded_vocab_size_;
     // Activations are computed anew for a backward pass alone.
-    if (name.starts_with("recompute_")) return std::nullopt;
+    if (name.starts_with("recompute_") || name == "distribute_saved_activations") {
+      return std::nullopt;
+    }
     // check_tokenizer_identity compares what matters of a tokenizer.
     if (name == "vocab_file") return std::nullopt;
     if (args_.given(name)) return args_.field(name);
@@ -185,7 +188,7 @@ Result<nn::GptModel> read_model(const ModelRequest& request,
 
 Result<LoadedModel> load_model(const ModelRequest& request, const parallel::ParallelState& ranks) {
   MEG_ASSIGN_OR_RETURN(std::unique_ptr<tokenizer::Tokenizer> tokenizer,
-                       tokenizer::open_tokenizer(request.tokenizer));
+                       open_run_tokenizer(request.tokenizer, request.load, request.ckpt_step));
   MEG_ASSIGN_OR_RETURN(const checkpoint::MegatronCheckpoint checkpoint,
                        open_weights(request.load, request.args.given_lookup(), request.ckpt_step));
   // The true reason comes before the many args in which such a model differs.
