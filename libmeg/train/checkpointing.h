@@ -39,6 +39,8 @@ struct CheckpointOptions {
   bool async_save = false;
   model::NameFamily names = model::NameFamily::kMcoreLocal;
   checkpoint::CheckpointFormat ckpt_format = checkpoint::CheckpointFormat::kMpRank;
+  /// Fields of args in which run and checkpoint may differ.
+  std::vector<std::string> not_compared;
   /// The form of log lines about checkpoints; unset: kRelease for rank files, kRankOfAll for
   /// torch_dist.
   std::optional<megatron::CheckpointLines> lines;

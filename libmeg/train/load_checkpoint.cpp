@@ -156,7 +156,7 @@ Status check_lr_mult(const checkpoint::OptimizerState& saved) {
 
 // torch's load_state_dict takes these over, so that Megatron goes on with them whatever its flags
 // say, and without a word. Here flags mean what they say.
-void tell_other_settings(const checkpoint::ParamGroupState& saved, const Optimizer::Options& run,
+void tell_other_settings(const checkpoint::OptimizerState& saved, RunParts parts,
                          const PrintLine& print) {
   const auto compare = [&](std::string_view name, double found, double given) {
     if (found == given) return;
@@ -165,9 +165,48 @@ void tell_other_settings(const checkpoint::ParamGroupState& saved, const Optimiz
                     "(Megatron-LM goes on with the checkpoint's)",
                     name, found, given));
   };
-  compare("adam_beta1", saved.betas[0], run.betas[0]);
-  compare("adam_beta2", saved.betas[1], run.betas[1]);
-  compare("adam_eps", saved.eps, run.eps);
+  const auto compare_rates = [&](const checkpoint::ParamGroupState& group, std::string_view prefix,
+                                 double lr, double min_lr) {
+    // Before core 0.6 groups had no rates of their own, and Megatron takes those of the flags.
+    if (group.max_lr == 0) return;
+    compare(fmt::format("{}lr", prefix), group.max_lr, lr);
+    compare(fmt::format("{}min_lr", prefix), group.min_lr, min_lr);
+  };
+  const Optimizer::Options& run = parts.optimizer.options();
+  compare("adam_beta1", saved.decay.betas[0], run.betas[0]);
+  compare("adam_beta2", saved.decay.betas[1], run.betas[1]);
+  compare("adam_eps", saved.decay.eps, run.eps);
+  const schedule::OptimizerParamScheduler::Options& rates = parts.scheduler.options();
+  compare_rates(saved.decay, "", rates.max_lr, rates.min_lr);
+  if (!saved.decoupled.has_value() || !rates.decoupled_lr.has_value()) return;
+  compare_rates(*saved.decoupled, "decoupled_", *rates.decoupled_lr,
+                rates.decoupled_min_lr.value_or(rates.min_lr));
+}
+
+// Its rows are the ids of tokens, so that a table of another size is the first thing to look at
+// where a model behaves otherwise than before.
+void tell_other_padding(const checkpoint::MegatronCheckpoint& checkpoint,
+                        const megatron::FieldLookup& run, const PrintLine& print) {
+  const std::optional<megatron::FieldValue> rows = run("padded_vocab_size");
+  const int64_t found = checkpoint.config().padded_vocab_size;
+  const int64_t* given = rows.has_value() ? std::get_if<int64_t>(&*rows) : nullptr;
+  if (given == nullptr || found == 0 || found == *given) return;
+  print(fmt::format("WARNING: padded_vocab_size: {} in the checkpoint, {} in this run: {}", found,
+                    *given,
+                    *given < found ? "the last rows of padding are dropped"
+                                   : "rows of padding are added, as copies of the last one"));
+}
+
+// The flag speaks of a schedule that is not loaded: most likely the run was meant to have it.
+void tell_unread_scheduler(const CheckpointOptions& options, const RunParts& parts,
+                           const PrintLine& print) {
+  if (!parts.scheduler.options().use_checkpoint_opt_param_scheduler) return;
+  print(
+      fmt::format("WARNING: --use-checkpoint-opt_param-scheduler has no effect {}: the schedule is "
+                  "that of the flags and begins at its first step",
+                  options.finetune        ? "with --finetune"
+                  : options.no_load_optim ? "with --no-load-optim"
+                                          : "where the checkpoint has no schedule"));
 }
 
 Status restore_optimizer(const checkpoint::TrainingState& state, RunParts parts,
@@ -175,7 +214,6 @@ Status restore_optimizer(const checkpoint::TrainingState& state, RunParts parts,
   if (state.optimizer.has_value()) {
     MEG_RETURN_IF_ERROR(check_groups(*state.optimizer, parts.scheduler.options()));
     MEG_RETURN_IF_ERROR(check_lr_mult(*state.optimizer));
-    tell_other_settings(state.optimizer->decay, parts.optimizer.options(), print);
     parts.optimizer.set_updates(state.optimizer->decay.step.value_or(0));
     schedule::GradScaler* scaler = parts.optimizer.scaler();
     // A constant scale is not part of a checkpoint, and a run that has none ignores what the
@@ -188,11 +226,14 @@ Status restore_optimizer(const checkpoint::TrainingState& state, RunParts parts,
                                    .hysteresis_tracker = saved->dynamic->hysteresis_tracker}));
     }
   }
-  if (!state.opt_param_scheduler.has_value()) return {};
-  MEG_ASSIGN_OR_RETURN(
-      const std::vector<std::string> lines,
-      parts.scheduler.load_state_dict(scheduler_fields(*state.opt_param_scheduler)));
-  for (const std::string& line : lines) print(line);
+  if (state.opt_param_scheduler.has_value()) {
+    MEG_ASSIGN_OR_RETURN(
+        const std::vector<std::string> lines,
+        parts.scheduler.load_state_dict(scheduler_fields(*state.opt_param_scheduler)));
+    for (const std::string& line : lines) print(line);
+  }
+  // After the schedule, which may have taken rates from the checkpoint.
+  if (state.optimizer.has_value()) tell_other_settings(*state.optimizer, parts, print);
   return {};
 }
 
@@ -247,6 +288,7 @@ Result<TrainingProgress> load_checkpoint(const checkpoint::MegatronCheckpoint& c
   // Check before anything is read: a model of another shape would fail tensor by tensor, and one of
   // another activation or norm would load without a word.
   MEG_RETURN_IF_ERROR(checkpoint::check_architecture(checkpoint, run));
+  tell_other_padding(checkpoint, run, print);
   const checkpoint::TrainingReadOptions reading = {
       .finetune = options.finetune,
       .no_load_optim = options.no_load_optim,
@@ -259,6 +301,7 @@ Result<TrainingProgress> load_checkpoint(const checkpoint::MegatronCheckpoint& c
   MEG_RETURN_IF_ERROR(
       libtorch::torch_guard([&] { return read_tensors(checkpoint, with_optimizer, parts); }));
   if (with_optimizer) MEG_RETURN_IF_ERROR(restore_optimizer(state, parts, print));
+  if (!state.opt_param_scheduler.has_value()) tell_unread_scheduler(options, parts, print);
   // In another layout not every rank has one: all continue as seeded then, so that those that
   // draw alike do.
   MEG_ASSIGN_OR_RETURN(const int64_t is_missing, parts.ranks.max(state.rng.has_value() ? 0 : 1));

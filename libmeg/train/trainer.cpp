@@ -156,9 +156,13 @@ Status check_combinations(const TrainerOptions& options) {
     return make_error(StatusCode::kInvalidArgument,
                       "fp32_residual_connection: requires fp16 or bf16");
   }
-  // Else the first step would say so, after the checkpoint and the datasets' indices.
-  if (options.config.position_embedding_type == "learned_absolute" &&
-      options.config.max_position_embeddings < options.data.sequence_length) {
+  if (options.model.rotary_interleaved && options.checkpoints.names == model::NameFamily::kLegacy) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "rotary_interleaved: requires core's names, found legacy names");
+  }
+  // With any kind of positions, as in Megatron: the checkpoint says to others how long sequences
+  // may be.
+  if (options.config.max_position_embeddings < options.data.sequence_length) {
     return make_error(StatusCode::kInvalidArgument,
                       "max_position_embeddings: expected at least the sequence length {}, found {}",
                       options.data.sequence_length, options.config.max_position_embeddings);

@@ -26,7 +26,8 @@ int64_t samples_of_copy(int64_t samples, const parallel::ProcessGroup& copies) {
 
 }  // namespace
 
-Result<std::optional<double>> Trainer::State::evaluate(samples::Split split) {
+Result<std::optional<double>> Trainer::State::evaluate(samples::Split split,
+                                                       logging::Evaluation kind) {
   const int64_t batch_size = evaluation_batch_size();
   const int64_t at_once = micro_batches_of(batch_size, split);
   const bool whole_split = split == samples::Split::kValid && options.length.full_validation;
@@ -40,8 +41,17 @@ Result<std::optional<double>> Trainer::State::evaluate(samples::Split split) {
   if (split == samples::Split::kValid && !whole_split) {
     progress.consumed_valid_samples += options.length.eval_iters * batch_size;
   }
+  // Megatron says how far it is at the end of a run alone, where there are no other lines.
+  const bool is_final = kind != logging::Evaluation::kDuringTraining;
+  if (is_final) {
+    print(logging::evaluation_size_line(whole_split ? data->size(split)
+                                                    : options.length.eval_iters * batch_size));
+  }
   std::vector<MicroBatchLoss> all;
   for (int64_t done = 0; done < most; done += at_once) {
+    if (is_final) {
+      print(logging::evaluation_progress_line(done / at_once + 1, (most + at_once - 1) / at_once));
+    }
     // A full validation can take longer than the time between the signal and the kill.
     MEG_RETURN_IF_ERROR(agree_on_ending());
     if (ending.is_due()) return std::optional<double>();
@@ -59,7 +69,7 @@ Status Trainer::State::evaluate_and_print(samples::Split split, logging::Evaluat
   if (!data->has(split)) return {};
   MEG_ASSIGN_OR_RETURN(
       const std::optional<double> loss,
-      advised(report->timers().measure("evaluate", 0, [&] { return evaluate(split); })));
+      advised(report->timers().measure("evaluate", 0, [&] { return evaluate(split, kind); })));
   report->times({"evaluate"});
   if (!loss.has_value()) {
     print(fmt::format("Exiting during evaluation, {}",

@@ -63,7 +63,10 @@ Status Trainer::State::build_report() {
   run.use_distributed_optimizer = options.optimizer.use_distributed_optimizer;
   run.sequence_parallel = part().tensor_parallel.splits_sequences();
   run.micro_batch_size = options.batches.micro_batch_size;
+  run.num_microbatches =
+      micro_batches_of(options.batch_schedule.global_batch_size(), samples::Split::kTrain);
   run.recompute_granularity = options.model.recompute_granularity;
+  run.estimates_any_activations = options.version.estimates_any_activations;
   const Result<model::TheoreticalMemory> found = model::theoretical_memory(options.config, run);
   if (found.has_value()) memory = *found;
   const at::Device device = options.model.device;
@@ -94,7 +97,8 @@ Status Trainer::State::advised(Status status) const {
   return make_error(
       StatusCode::kResourceExhausted,
       "{}; estimated: {:.0f} MB for weights and optimizer, {:.0f} MB for the layers' activations: "
-      "lower --micro-batch-size or use --recompute-granularity full --recompute-method uniform",
+      "lower --micro-batch-size or use --recompute-granularity full --recompute-method uniform "
+      "--recompute-num-layers 1",
       status.message(), memory->weight_and_optimizer_bytes / kMegabyte,
       memory->layers_activation_bytes / kMegabyte);
 }
@@ -152,7 +156,10 @@ Status Trainer::State::load() {
   MEG_ASSIGN_OR_RETURN(const std::optional<checkpoint::MegatronCheckpoint> checkpoint,
                        open_checkpoint(options.checkpoints, print_first()));
   if (!checkpoint.has_value()) return {};
-  const megatron::FieldLookup run = [this](std::string_view name) {
+  const auto& left_out = options.checkpoints.not_compared;
+  const megatron::FieldLookup run =
+      [&](std::string_view name) -> std::optional<megatron::FieldValue> {
+    if (std::ranges::count(left_out, name) != 0) return std::nullopt;
     return options.args.field(name);
   };
   MEG_ASSIGN_OR_RETURN(progress, report->timers().measure("load-checkpoint", 0, [&] {
@@ -160,7 +167,26 @@ Status Trainer::State::load() {
   }));
   report->times({"load-checkpoint"});
   saver.note_loaded(progress.iteration);
-  return count_unsaid_samples();
+  MEG_RETURN_IF_ERROR(count_unsaid_samples());
+  tell_other_batches();
+  return {};
+}
+
+// The run's iterations are those of its own batches from the first sample on, as in Megatron, and
+// the checkpoint's are those of other batches: their difference is not what is left of the samples.
+void Trainer::State::tell_other_batches() const {
+  const samples::BatchSchedule& batches = options.batch_schedule;
+  const std::optional<int64_t> wanted = options.length.train_samples;
+  int64_t consumed = progress.consumed_train_samples;
+  if (!wanted.has_value() || batches.consumed_before(progress.iteration + 1) == consumed) return;
+  const int64_t left = std::max<int64_t>(0, train_iters - progress.iteration);
+  for (int64_t i = 0; i < left; ++i) consumed += batches.batch_size_after(consumed);
+  print(fmt::format(
+      "WARNING: --train-samples {} in batches of {} is {} iterations; the checkpoint is "
+      "at iteration {} after {} samples in batches of other sizes: {} iterations follow, "
+      "and the run ends after {} samples, as in Megatron-LM",
+      *wanted, batches.global_batch_size(), train_iters, progress.iteration,
+      progress.consumed_train_samples, left, consumed));
 }
 
 // Mirrors Megatron-LM megatron/training/training.py: build_train_valid_test_data_loaders. Without
@@ -194,7 +220,15 @@ Status Trainer::State::check_same_data() const {
   // before they compare.
   const Result<std::string> digest = data_digest(options.data);
   MEG_RETURN_IF_ERROR(ranks.agree(digest.status()));
-  return parallel::check_same("data", *digest, ranks);
+  // What files on each machine decide beside the command line: the tokenizer's, and the checkpoint
+  // that was loaded.
+  return parallel::check_same(
+      "data",
+      fmt::format("vocabulary of {} tokens with end of document {}\niteration {} after {} training "
+                  "and {} validation samples\n{}",
+                  options.data.vocab_size, options.data.eod, progress.iteration,
+                  progress.consumed_train_samples, progress.consumed_valid_samples, *digest),
+      ranks);
 }
 
 Status Trainer::State::build_data() {

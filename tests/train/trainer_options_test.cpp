@@ -313,6 +313,89 @@ TEST(TrainerOptionsTest, SkippedSamplesAreSavedAndLoaded) {
   EXPECT_TRUE(run(more).said("skipped samples:").empty());
 }
 
+/// A checkpoint of two steps, for runs that go on from it.
+std::string saved_in(const TempFolder& folder) {
+  TrainerOptions options = small_options(2);
+  options.checkpoints.save = folder.path();
+  EXPECT_TRUE(run(options).status.ok());
+  return folder.path();
+}
+
+TEST(TrainerOptionsTest, RatesThatOverrideTheCheckpointsAreSaid) {
+  const TempFolder folder;
+  TrainerOptions options = small_options(4);
+  options.checkpoints.load = saved_in(folder);
+  options.schedule.override_opt_param_scheduler = true;
+  EXPECT_TRUE(run(options).said("WARNING: ").empty());
+  options.schedule.lr = 0.02;
+  options.schedule.min_lr = 0.001;
+  const FinishedRun more = run(options);
+  const std::string why = ", which counts (Megatron-LM goes on with the checkpoint's)";
+  EXPECT_THAT(more.said("WARNING: "),
+              ElementsAre("WARNING: lr: 0.01 in the checkpoint, 0.02 from the flags" + why,
+                          "WARNING: min_lr: 0 in the checkpoint, 0.001 from the flags" + why));
+  ASSERT_EQ(more.iterations(), (std::vector<int64_t>{3, 4}));
+  EXPECT_EQ(more.steps[0].lr, 0.02);
+}
+
+TEST(TrainerOptionsTest, AScheduleThatIsNotLoadedIsSaid) {
+  const TempFolder folder;
+  TrainerOptions options = small_options(4);
+  options.checkpoints.load = saved_in(folder);
+  options.checkpoints.no_load_optim = true;
+  EXPECT_TRUE(run(options).said("WARNING: ").empty());
+  options.schedule.use_checkpoint_opt_param_scheduler = true;
+  const std::string flag = "WARNING: --use-checkpoint-opt_param-scheduler has no effect with ";
+  EXPECT_EQ(run(options).said(flag + "--no-load-optim").size(), 1);
+  options.checkpoints.finetune = true;
+  EXPECT_EQ(run(options).said(flag + "--finetune").size(), 1);
+}
+
+TEST(TrainerOptionsTest, SamplesInOtherBatchesAreCountedAloud) {
+  const TempFolder folder;
+  const std::string saved = saved_in(folder);
+  const auto go_on = [&](int64_t batch) {
+    TrainerOptions options = small_options(2);
+    options.schedule.train_iters.reset();
+    options.length.train_iters.reset();
+    options.schedule.train_samples = options.length.train_samples = 4 * kBatch;
+    options.data.samples = {8 * kBatch, 0, 0};
+    options.schedule.override_opt_param_scheduler = true;
+    options.schedule.global_batch_size = batch;
+    options.batch_schedule =
+        *samples::BatchSchedule::create({.global_batch_size = batch, .micro_batch_size = 2});
+    options.checkpoints.load = saved;
+    return run(options);
+  };
+  const FinishedRun same = go_on(kBatch);
+  EXPECT_THAT(same.iterations(), ElementsAre(3, 4));
+  EXPECT_TRUE(same.said("WARNING: ").empty());
+  const FinishedRun none = go_on(2 * kBatch);
+  EXPECT_TRUE(none.steps.empty());
+  EXPECT_THAT(
+      none.said("WARNING: "),
+      ElementsAre("WARNING: --train-samples 16 in batches of 8 is 2 iterations; the "
+                  "checkpoint is at iteration 2 after 8 samples in batches of other sizes: "
+                  "0 iterations follow, and the run ends after 8 samples, as in Megatron-LM"));
+  const FinishedRun more = go_on(kBatch / 2);
+  EXPECT_THAT(more.iterations(), ElementsAre(3, 4, 5, 6, 7, 8));
+  EXPECT_EQ(more.said("6 iterations follow, and the run ends after 20 samples").size(), 1);
+}
+
+TEST(TrainerOptionsTest, AnotherPaddingOfTheVocabularyIsSaid) {
+  const TempFolder folder;
+  TrainerOptions options = small_options(4);
+  options.checkpoints.load = saved_in(folder);
+  options.schedule.override_opt_param_scheduler = true;
+  options.config.make_vocab_size_divisible_by = 32;
+  options.config.padded_vocab_size = 32;
+  options.args = args_of(options.config);
+  options.args.set("make_vocab_size_divisible_by", {int64_t{32}});
+  EXPECT_THAT(run(options).said("WARNING: "),
+              ElementsAre("WARNING: padded_vocab_size: 24 in the checkpoint, 32 in this run: rows "
+                          "of padding are added, as copies of the last one"));
+}
+
 TEST(TrainerOptionsTest, CkptStepChoosesTheIteration) {
   const TempFolder folder;
   TrainerOptions options = small_options(3);

@@ -94,6 +94,9 @@ struct Trainer::State {
   /// If a checkpoint lacks the numbers of consumed samples, computes them from its iteration.
   Status count_unsaid_samples();
 
+  /// Says where --train-samples does not count as the checkpoint did: with another batch size.
+  void tell_other_batches() const;
+
   /// Samples of a step of an evaluation.
   int64_t evaluation_batch_size() const {
     return options.length.eval_global_batch_size.value_or(
@@ -118,7 +121,7 @@ struct Trainer::State {
   bool trains() const { return !options.length.skip_train && progress.iteration < train_iters; }
 
   /// nullopt if the run was asked to end meanwhile.
-  Result<std::optional<double>> evaluate(samples::Split split);
+  Result<std::optional<double>> evaluate(samples::Split split, logging::Evaluation kind);
   Status evaluate_and_print(samples::Split split, logging::Evaluation kind);
   bool evaluation_is_due() const;
 
