@@ -123,6 +123,23 @@ ArgumentScope scope() {
           .idle_fields = fields_without_memory()};
 }
 
+std::vector<std::string> missing_flags(const megatron::ArgumentValues& args) {
+  std::vector<std::string> missing;
+  const auto need = [&](std::string_view names, std::initializer_list<std::string_view> dests) {
+    if (!args.has_any(dests)) missing.emplace_back(names);
+  };
+  need("--num-layers", {"num_layers"});
+  need("--hidden-size", {"hidden_size"});
+  need("--num-attention-heads", {"num_attention_heads"});
+  need("--seq-length", {"seq_length", "max_position_embeddings"});
+  // Where nothing else is missing, vocab_size() says what may stand for it.
+  if (!missing.empty() && !args.given("tokenizer_type")) {
+    need("--vocab-size, --padded-vocab-size or a tokenizer",
+         {"vocab_size", "padded_vocab_size", "vocab_file"});
+  }
+  return missing;
+}
+
 std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments) {
   Flags flags("report_theoretical_memory",
               "estimates the memory that weights, optimizer and activations of a model need on the "
@@ -147,6 +164,7 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
              "micro-batches per step, if there may be fewer than pipeline stages")
       .range(1, kMost);
   flags.toggle("--json", &arguments.json, "print one JSON object");
+  flags.also_requires([&] { return missing_flags(arguments.args); });
   flags.arguments(megatron::argument_rows(megatron::ArgumentFamily::kTraining), scope(),
                   &arguments.args);
   return flags.parse(argc, argv);
@@ -178,9 +196,6 @@ Result<model::GptConfig> config_of(const Arguments& arguments) {
   MEG_ASSIGN_OR_RETURN(model::GptConfig config,
                        model::GptConfig::from_fields(arguments.args.lookup()));
   if (config.seq_length == 0) config.seq_length = config.max_position_embeddings;
-  if (config.seq_length == 0) {
-    return make_error(StatusCode::kInvalidArgument, "--seq-length: expected a value, found none");
-  }
   if (config.max_position_embeddings == 0) config.max_position_embeddings = config.seq_length;
   if (arguments.padded_vocab_size) return config;
   MEG_ASSIGN_OR_RETURN(const int64_t tokens, vocab_size(arguments));
@@ -233,8 +248,9 @@ void print_lines(const model::GptConfig& config, const model::TheoreticalMemory&
                  const std::vector<model::RankMemory>& stages) {
   for (const std::string& line : model::theoretical_memory_lines(memory, true))
     fmt::print("{}\n", line);
-  // Megatron says no more: it has no formula for other activations, and one rank alone.
-  if (!memory.activation_bytes) {
+  // Megatron says no more: without sequence parallelism its figure ignores recomputation and
+  // scores.
+  if (!memory.is_with_sequence_parallelism) {
     fmt::print("Activation memory of {} transformer layers: {:.2f} MB ({:.0f} bytes)\n",
                config.num_layers, memory.layers_activation_bytes / (1024 * 1024),
                memory.layers_activation_bytes);

@@ -46,8 +46,8 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
                            {"return_log_probs", kOfRequests}},
                           arguments.inference);
   if (const std::optional<int> code = flags.parse(argc, argv)) return code;
-  for (const Status& usage :
-       {finish_inference_flags(arguments.inference), check_text_server_flags(arguments.server)}) {
+  for (const Status& usage : {finish_inference_flags(flags, arguments.inference),
+                              check_text_server_flags(arguments.server)}) {
     if (usage.ok()) continue;
     return fail_usage(usage);
   }

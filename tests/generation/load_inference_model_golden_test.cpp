@@ -37,7 +37,7 @@ Result<app::LoadedModel> load(const std::string& checkpoint,
   std::ostringstream out, err;
   const auto code = flags.parse(static_cast<int>(argv.size()), argv.data(), out, err);
   EXPECT_EQ(code, std::nullopt) << err.str();
-  MEG_RETURN_IF_ERROR(finish_inference_flags(inference));
+  MEG_RETURN_IF_ERROR(finish_inference_flags(flags, inference));
   return app::load_model(inference);
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <set>
 #include <sstream>
 
 #include "tests/temp_folder.h"
@@ -73,6 +74,38 @@ TEST_F(FlagsTest, FillsVariablesAndKeepsDefaults) {
   EXPECT_EQ(workers_, 8);
   EXPECT_TRUE(append_eod_);
   EXPECT_EQ(vocab_file_, std::nullopt);
+  EXPECT_EQ(err_.str(), "");
+}
+
+TEST_F(FlagsTest, EveryFlagIsAmongTheSettings) {
+  ASSERT_EQ(parse({"--input", "a.json"}), std::nullopt);
+  std::set<std::string> seen = {flags_.settings()};
+  EXPECT_THAT(*seen.begin(), HasSubstr("\n--vocab-file None\n"));
+  EXPECT_THAT(*seen.begin(), HasSubstr("\n--workers 4\n"));
+  const std::string one = std::string(100, 'x') + "1";
+  const std::string two = std::string(100, 'x') + "2";
+  const std::vector<std::vector<const char*>> changes = {
+      {"--input", "a.json", "b.json"},
+      {"--input", "a.json b.json"},
+      {"--input", "a.json\" \"b.json"},
+      {"--input", "a", "--json-keys", "title"},
+      {"--input", "a", "--vocab-size", "7"},
+      {"--input", "a", "--atol", "0.25"},
+      {"--input", "a", "--append-eod"},
+      {"--input", "a", "--vocab-file", one.c_str()},
+      {"--input", one.c_str()},
+      {"--input", two.c_str()},
+      {"--input", "a", "--vocab-file", two.c_str()},
+  };
+  for (const std::vector<const char*>& change : changes) {
+    ASSERT_EQ(parse(change), std::nullopt) << err_.str();
+    EXPECT_TRUE(seen.insert(flags_.settings()).second) << flags_.settings();
+  }
+}
+
+TEST_F(FlagsTest, NotesCanBeLeftToAnotherRank) {
+  flags_.notes(false);
+  EXPECT_EQ(parse({"--input", "a", "--bpe-vocab", "v"}), std::nullopt);
   EXPECT_EQ(err_.str(), "");
 }
 

@@ -143,7 +143,7 @@ Result<std::unique_ptr<Trainer>> trainer_of(const std::vector<std::string>& argu
   std::ostringstream err;
   const auto code = flags.parse(static_cast<int>(argv.size()), argv.data(), out, err);
   EXPECT_FALSE(code.has_value()) << err.str();
-  MEG_RETURN_IF_ERROR(tools::finish_pretrain_flags(run));
+  MEG_RETURN_IF_ERROR(tools::finish_pretrain_flags(flags, run));
   MEG_ASSIGN_OR_RETURN(const parallel::ParallelState ranks,
                        tools::connect_ranks(run.args, run.device));
   MEG_ASSIGN_OR_RETURN(TrainerOptions options,

@@ -9,6 +9,8 @@ import os
 import re
 import resource
 import shutil
+import signal
+import socket
 import subprocess
 import sys
 import unittest
@@ -21,6 +23,13 @@ WITHOUT_DROPOUT = "--attention-dropout 0 --hidden-dropout 0".split()
 
 class Ranks(LaunchedRanks):
     program = PRETRAIN
+
+    def copy_of_data(self, name):
+        folder = self.folder / name
+        for file in ("gpt2-vocab.json", "gpt2-merges.txt", "data/tiny.idx", "data/tiny.bin"):
+            (folder / file).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ORACLE / file, folder / file)
+        return folder
 
     def test_torchrun_trains_as_one_rank_does(self):
         flags = [*WITHOUT_DROPOUT, "--train-iters", 3]
@@ -66,11 +75,68 @@ class Ranks(LaunchedRanks):
         self.assertEqual(self.errors(err), [
             "rank 1: command line: expected --lr 0.005 as on rank 0, found --lr 0.006"])
 
+    def test_own_flags_are_compared_as_well(self):
+        for flags, expected, found in (
+                (["--no-extra-token"], "--no-extra-token False", "--no-extra-token True"),
+                (["--no-drop-last-partial-validation-sequence"],
+                 "--no-drop-last-partial-validation-sequence False",
+                 "--no-drop-last-partial-validation-sequence True"),
+                (["--samples", "8,8,8"], "--samples None", "--samples 8,8,8"),
+                (["--megatron-version", "core_v0.4.0"], "--megatron-version None",
+                 "--megatron-version core_v0.4.0"),
+                (["--target-names", "legacy"], "--target-names mcore", "--target-names legacy")):
+            with self.subTest(flags=flags):
+                codes, _, err = self.end(self.start(2, "--train-iters", 1, of_rank={1: flags}))
+                self.assertEqual(codes, [1, 1])
+                self.assertEqual(self.errors(err), [
+                    f"rank 1: command line: expected {expected} as on rank 0, found {found}"])
+
+    def test_long_values_are_compared_to_their_end(self):
+        of_rank = {rank: ["--tokenizer-model", "x" * 50 + end] for rank, end in enumerate("ab")}
+        codes, _, err = self.end(self.start(2, "--train-iters", 1, of_rank=of_rank))
+        self.assertEqual(codes, [1, 1])
+        self.assertRegex(self.errors(err)[0], "command line: .*xa as on rank 0, .*xb$")
+
+    def test_another_checkpoint_on_one_rank_is_named(self):
+        self.save("save", 1, *WITHOUT_DROPOUT, "--train-iters", 2, "--save-interval", 1)
+        folders = {rank: self.copy_of_data(f"rank{rank}") for rank in (0, 1)}
+        for rank, folder in folders.items():
+            shutil.copytree(self.folder / "save", folder / "save")
+            (folder / "save/latest_checkpointed_iteration.txt").write_text(str(2 - rank))
+        codes, _, err = self.end(self.start(
+            2, *WITHOUT_DROPOUT, "--train-iters", 3, "--load", "save", folders=folders))
+        self.assertEqual(codes, [1, 1])
+        self.assertEqual(self.errors(err), [
+            "rank 1: data: expected iteration 2 after 16 training and 0 validation samples as on rank "
+            "0, found iteration 1 after 8 training and 0 validation samples"])
+
+    def test_what_is_ignored_is_said_once(self):
+        _, _, err = self.end(self.start(2, *WITHOUT_DROPOUT, "--train-iters", 1, "--wandb-project", "x"))
+        self.assertEqual(err.count("note: ignored: --wandb-project"), 1, err)
+
+    def test_a_closed_pipe_ends_all_without_frames_of_a_stack(self):
+        """Of rank 0, with which the store ends that it hosts."""
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = str(free.getsockname()[1])
+        processes = []
+        for rank in range(2):
+            environment = {**os.environ, "RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank),
+                           "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port,
+                           "OMP_NUM_THREADS": "1"}
+            processes.append(subprocess.Popen(
+                self.command("--train-iters", 1000000), cwd=ORACLE, env=environment, text=True,
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+            self.addCleanup(processes[-1].kill)
+        processes[0].stdout.close()
+        processes[0].stdout = None
+        codes, _, err = self.end(processes)
+        self.assertEqual(codes, [-signal.SIGPIPE, 1])
+        self.assertNotIn("frame #", err)
+        self.assertEqual(len(self.errors(err)), 1, err)
+
     def test_other_data_on_one_rank_is_named_once(self):
-        elsewhere = self.folder / "elsewhere"
-        for name in ("gpt2-vocab.json", "gpt2-merges.txt", "data/tiny.idx", "data/tiny.bin"):
-            (elsewhere / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(ORACLE / name, elsewhere / name)
+        elsewhere = self.copy_of_data("elsewhere")
         data = bytearray((elsewhere / "data/tiny.bin").read_bytes())
         data[len(data) // 2] ^= 1
         (elsewhere / "data/tiny.bin").write_bytes(data)

@@ -127,6 +127,85 @@ class UnusualRuns(unittest.TestCase):
         self.assertEqual(self.losses(self.train("--train-iters", 2, "--dataloader-defer-npy-index-mmap")),
                          self.losses(plain))
 
+    def test_a_revision_computes_without_what_its_models_do_not_use(self):
+        rope = ["--train-iters", 3, "--position-embedding-type", "rope", "--attention-dropout", 0, "--hidden-dropout", 0]
+        plain, save = self.losses(self.train(*rope)), self.folder / "save"
+        factor = ["--rotary-seq-len-interpolation-factor", 4]
+        self.assertNotEqual(self.losses(self.train(*rope, *factor)), plain)
+        for version in ("core_v0.4.0", "core_v0.12.3", "core_v0.18.0"):
+            done = self.train(*rope, *factor, "--megatron-version", version)
+            self.assertEqual([loss for loss in self.losses(done)], self.losses(
+                self.train(*rope, "--megatron-version", version)))
+            self.assertRegex(done.stderr, "note: --rotary-seq-len-interpolation-factor has no effect in core_v")
+        self.assertNotEqual(self.losses(self.train(*rope, *factor, "--megatron-version", "core_v0.19.0")), plain)
+        # Megatron saves what the flag says.
+        self.train(*rope, "--save", save)
+        self.changed(save, lambda state: setattr(state["args"], "rotary_seq_len_interpolation_factor", 4))
+        self.train(*rope[2:], *factor, "--train-iters", 4, "--load", save, "--megatron-version", "core_v0.12.3",
+                   "--override-opt_param-scheduler")
+
+    def test_a_flag_that_needs_another_one_is_said(self):
+        done = self.train("--train-iters", 1, "--num-query-groups", 2, "--rope-scaling-factor", 16)
+        for flag, needed in (("num-query-groups", "group-query-attention"),
+                             ("rope-scaling-factor", "use-rope-scaling")):
+            self.assertIn(f"note: --{flag} has no effect without --{needed}, as in Megatron-LM",
+                          done.stderr.splitlines())
+
+    def test_the_list_of_arguments_is_printed_on_demand(self):
+        done = self.train("--train-iters", 1, "--print-arguments")
+        lines = done.stdout.splitlines()
+        self.assertIn("------------------------ arguments ------------------------", lines)
+        self.assertIn("  params_dtype .................................... torch.float32", lines)
+        self.assertIn("  data_path ....................................... ['data/tiny']", lines)
+        self.assertNotIn(" arguments ---", self.train("--train-iters", 1).stdout)
+
+    def test_the_last_evaluations_say_how_far_they_are(self):
+        done = self.train("--train-iters", 5)
+        self.assertEqual(re.findall("^Evaluating .*$", done.stdout, re.M),
+                         ["Evaluating on 16 samples", "Evaluating iter 1/2", "Evaluating iter 2/2"] * 2)
+
+    def test_zeros_are_counted_where_megatron_counts_them(self):
+        for version, count in (("core_v0.11.0", 0), ("core_v0.12.3", 2), ("core_v0.16.0", 0)):
+            done = self.train("--train-iters", 2, "--megatron-version", version)
+            self.assertEqual(len(re.findall(r"num zeros: \d+\.0 \|", done.stdout)), count, version)
+
+    def test_all_that_is_missing_is_named_at_once(self):
+        done = subprocess.run([PRETRAIN, "--lr", "1"], capture_output=True, text=True, timeout=300)
+        self.assertEqual(done.returncode, 2)
+        self.assertEqual(
+            done.stderr.splitlines()[-1],
+            "error: --num-layers, --hidden-size, --num-attention-heads, --seq-length, "
+            "--micro-batch-size or --global-batch-size, --train-iters or --train-samples, "
+            "--data-path or --mock-data, --vocab-file and --merge-file or another "
+            "--tokenizer-type: required")
+
+    def test_the_checkpoints_tokenizer_is_named_where_none_is(self):
+        save = self.folder / "save"
+        self.train("--train-iters", 1, "--save", save)
+        done = subprocess.run([PRETRAIN, "--use-checkpoint-args", "--load", save, *RUN[6:], *DATA, "--train-iters",
+                               "2", "--vocab-file", ""], cwd=ORACLE, capture_output=True, text=True, timeout=300)
+        self.assertIn("GPT2BPETokenizer needs --vocab-file; the checkpoint's args say --tokenizer-type "
+                      "GPT2BPETokenizer --vocab-file gpt2-vocab.json --merge-file gpt2-merges.txt", done.stderr)
+
+    def test_what_megatron_refuses_is_refused(self):
+        for flags, code, message in (
+                (["--seed", 0], 2, "--seed: expected 1 to 4294967295, found 0"),
+                (["--recompute-granularity", "full"], 1, "recompute_method: expected uniform or block"),
+                (["--recompute-activations", "--recompute-method", "uniform"], 1,
+                 "recompute_method: only with recompute_granularity full"),
+                (["--position-embedding-type", "rope", "--seq-length", 33], 1,
+                 "max_position_embeddings: expected at least the sequence length 33, found 32"),
+                (["--position-embedding-type", "rope", "--rotary-interleaved", "--target-names", "legacy"], 1,
+                 "rotary_interleaved: requires core's names"),
+                (["--prepare-cache-world-size", 2], 1,
+                 "--prepare-cache-world-size: expected the 1 rank of this run, found 2")):
+            with self.subTest(flags=flags):
+                self.assertIn(message, self.train("--train-iters", 1, *flags, code=code).stderr.splitlines()[-1])
+
+    def test_a_save_without_an_interval_says_when(self):
+        done = self.train("--train-iters", 1, "--save", self.folder / "save")
+        self.assertIn("note: --save without --save-interval: saved only at the end of the run", done.stderr)
+
     def test_an_external_loader_is_refused(self):
         self.assertEqual(self.refused("--train-iters", 1, "--dataloader-type", "external"),
                          "error: --dataloader-type external: not supported yet (would change the data)")

@@ -1,7 +1,6 @@
 #include "tools/common/model_run.h"
 
-#include <fmt/format.h>
-
+#include "libmeg/parallel/check_same.h"
 #include "libmeg/parallel/launch_environment.h"
 #include "tools/common/ranks.h"
 #include "tools/common/report.h"
@@ -19,8 +18,7 @@ Result<parallel::ParallelState> connect_parts(const InferenceFlags& flags) {
 
 Status run_rank(const InferenceFlags& flags, const ModelRun& run,
                 const parallel::ParallelState& ranks) {
-  MEG_RETURN_IF_ERROR(
-      check_same_arguments(flags.args, fmt::format("--device {}\n", flags.device), ranks));
+  MEG_RETURN_IF_ERROR(parallel::check_same("command line", flags.settings, ranks));
   note_backend(flags.args, ranks);
   MEG_ASSIGN_OR_RETURN(app::LoadedModel loaded, app::load_model(flags, ranks));
   const bool leads = ranks.world().rank() == 0;

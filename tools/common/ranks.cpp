@@ -13,29 +13,11 @@
 #include <utility>
 
 #include "libmeg/libtorch/device.h"
-#include "libmeg/megatron/argument_table.h"
-#include "libmeg/parallel/check_same.h"
 #include "libmeg/parallel/launch_environment.h"
 #include "tools/common/report.h"
 
 namespace meg::tools {
 namespace {
-
-/// Where a launcher of old tells each process its number: no two ranks have the same.
-constexpr std::string_view kOfEachRank[] = {"local_rank", "rank"};
-
-/// A line for each argument: its flag and its value.
-std::string argument_lines(const megatron::ArgumentValues& args) {
-  std::string lines;
-  for (const megatron::ArgumentRow& row :
-       megatron::argument_rows(megatron::ArgumentFamily::kTraining)) {
-    if (std::ranges::count(kOfEachRank, row.dest) != 0) continue;
-    const std::optional<megatron::FieldValue> value = args.field(row.dest);
-    lines +=
-        fmt::format("{} {}\n", row.flag, value.has_value() ? megatron::field_text(*value) : "None");
-  }
-  return lines;
-}
 
 /// What is too large for an int is no size of any run, and refused as such when the ranks meet.
 int size_of(int64_t size) {
@@ -81,6 +63,11 @@ void RankFlags::take_fields(megatron::FieldReader& args) {
   args.take("distributed_timeout_minutes", distributed_timeout_minutes);
 }
 
+bool is_first_rank() {
+  const Result<parallel::LaunchEnvironment> environment = parallel::read_launch_environment();
+  return !environment.has_value() || environment->rank == 0;
+}
+
 Result<parallel::ParallelState> connect_ranks(const megatron::ArgumentValues& args,
                                               const std::string& device) {
   MEG_ASSIGN_OR_RETURN(const parallel::LaunchEnvironment environment,
@@ -96,13 +83,6 @@ Result<parallel::ParallelState> connect_ranks(const megatron::ArgumentValues& ar
                                               : parallel::RankOrder::kDataBeforePipeline,
                                           std::chrono::minutes(flags.distributed_timeout_minutes),
                                           {.device = own, .on_lost = end_process});
-}
-
-Status check_same_arguments(const megatron::ArgumentValues& args, const std::string& own_flags,
-                            const parallel::ParallelState& ranks) {
-  // Ranks with different command lines would wait for each other in different places, or train
-  // parts of different models without a word.
-  return parallel::check_same("command line", own_flags + argument_lines(args), ranks);
 }
 
 void note_backend(const megatron::ArgumentValues& args, const parallel::ParallelState& ranks) {

@@ -21,16 +21,15 @@ struct RankFlags {
   void take_fields(megatron::FieldReader& args);
 };
 
+/// Whether this process is the first rank, which reports what all have in common, or no rank at
+/// all.
+bool is_first_rank();
+
 /// Meets the ranks that torchrun, srun or mpirun started with this one. device: --device; a rank on
 /// a GPU that loses another ends its process. Errors: those of libtorch::device_of and
 /// ParallelState::connect.
 Result<parallel::ParallelState> connect_ranks(const megatron::ArgumentValues& args,
                                               const std::string& device);
-
-/// Called by all ranks: kInvalidArgument with the first flag of the family, or line of own_flags
-/// ("--device cpu\n"), that one of them has otherwise than the first rank.
-Status check_same_arguments(const megatron::ArgumentValues& args, const std::string& own_flags,
-                            const parallel::ParallelState& ranks);
 
 /// Says on the first rank where --distributed-backend asks for what the ranks do not use.
 void note_backend(const megatron::ArgumentValues& args, const parallel::ParallelState& ranks);

@@ -44,8 +44,8 @@ void declare_flags(Flags& flags, EvaluateFlags& evaluate) {
   declare_inference_flags(flags, megatron::ArgumentFamily::kTasks, {}, evaluate.inference);
 }
 
-Status check_usage(EvaluateFlags& evaluate) {
-  MEG_RETURN_IF_ERROR(finish_inference_flags(evaluate.inference));
+Status check_usage(const Flags& flags, EvaluateFlags& evaluate) {
+  MEG_RETURN_IF_ERROR(finish_inference_flags(flags, evaluate.inference));
   if (!evaluate.output.has_value()) return Status();
   if (evaluate.task == "LAMBADA") return io::AtomicFile::check_folder(*evaluate.output);
   return Status(StatusCode::kInvalidArgument, "--output: only --task LAMBADA has examples");
@@ -62,7 +62,7 @@ int main(int argc, const char* const* argv) {
        "checkpoints --vocab-file gpt2-vocab.json --merge-file gpt2-merges.txt"});
   declare_flags(flags, evaluate);
   if (const std::optional<int> code = flags.parse(argc, argv)) return *code;
-  if (const Status usage = check_usage(evaluate); !usage.ok()) return fail_usage(usage);
+  if (const Status usage = check_usage(flags, evaluate); !usage.ok()) return fail_usage(usage);
   // Counts reading the checkpoint and meeting the other ranks.
   const Stopwatch loading;
   const auto lead = [&](app::LoadedModel& loaded, const parallel::ParallelState& ranks) {

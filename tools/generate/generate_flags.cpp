@@ -92,8 +92,8 @@ void declare_texts(Flags& flags, GenerateFlags& generate) {
   flags.toggle("--return-log-probs", &generate.logprobs, "same as --logprobs");
 }
 
-Status check_usage(GenerateFlags& generate) {
-  MEG_RETURN_IF_ERROR(finish_inference_flags(generate.inference));
+Status check_usage(const Flags& flags, GenerateFlags& generate) {
+  MEG_RETURN_IF_ERROR(finish_inference_flags(flags, generate.inference));
   const int sources = (generate.prompts.empty() ? 0 : 1) + (generate.prompt_file ? 1 : 0) +
                       (generate.num_samples ? 1 : 0) + (generate.interactive ? 1 : 0);
   if (sources != 1) {
@@ -154,7 +154,7 @@ std::optional<int> parse_generate_flags(int argc, const char* const* argv,
                            {"max_batch_size", "the texts do not depend on it"}},
                           generate.inference);
   if (const std::optional<int> code = flags.parse(argc, argv)) return code;
-  if (const Status usage = check_usage(generate); !usage.ok()) return fail_usage(usage);
+  if (const Status usage = check_usage(flags, generate); !usage.ok()) return fail_usage(usage);
   if (generate.greedy) generate.sampling.top_k = 1;
   return std::nullopt;
 }

@@ -7,8 +7,8 @@
 #include <optional>
 #include <string>
 
+#include "libmeg/app/open_run_tokenizer.h"
 #include "libmeg/model/vocab_padding.h"
-#include "libmeg/tokenizer/open_tokenizer.h"
 #include "tools/common/byte_size.h"
 #include "tools/common/flags/flags.h"
 #include "tools/common/interruption.h"
@@ -17,6 +17,7 @@
 #include "tools/common/ranks.h"
 #include "tools/common/report.h"
 #include "tools/common/run_program.h"
+#include "tools/pretrain_gpt/pretrain_gpt_args.h"
 #include "tools/pretrain_gpt/pretrain_gpt_flags.h"
 
 namespace meg::tools {
@@ -43,9 +44,15 @@ class FirstRank {
 
 Result<Vocabulary> vocabulary_of(const PretrainFlags& run, const FirstRank& print) {
   MEG_ASSIGN_OR_RETURN(const tokenizer::TokenizerOptions options, tokenizer_options(run.data));
+  const megatron::FieldLookup fields = run.args.lookup();
+  megatron::FieldReader args(fields);
+  std::optional<std::string> load;
+  std::optional<int64_t> ckpt_step;
+  args.take("load", load);
+  args.take("ckpt_step", ckpt_step);
   print(fmt::format("> building {} tokenizer ...", options.tokenizer_type));
   MEG_ASSIGN_OR_RETURN(const std::unique_ptr<tokenizer::Tokenizer> tokenizer,
-                       tokenizer::open_tokenizer(options));
+                       app::open_run_tokenizer(options, load, ckpt_step));
   Vocabulary vocabulary;
   vocabulary.vocab_size = tokenizer->vocab_size();
   vocabulary.eod = tokenizer->eod().value_or(-1);
@@ -117,6 +124,10 @@ Status train(const PretrainFlags& flags, const parallel::ParallelState& ranks) {
   MEG_ASSIGN_OR_RETURN(const Vocabulary vocabulary, build_vocabulary(flags, FirstRank(ranks)));
   MEG_ASSIGN_OR_RETURN(train::TrainerOptions options,
                        resolve_pretrain_flags(flags, vocabulary, ranks));
+  if (flags.print_arguments) {
+    const FirstRank print_first(ranks);
+    for (const std::string& line : arguments_lines(options.args)) print_first(line);
+  }
   // Do this only now: while ranks are meeting a signal ends the process at once.
   stop_at_signals();
   StepProgress progress(options.length.train_iters);
@@ -162,7 +173,7 @@ int main(int argc, const char* const* argv) {
        "gpt2-vocab.json --merge-file gpt2-merges.txt"});
   declare_pretrain_flags(flags, arguments);
   if (const std::optional<int> code = flags.parse(argc, argv)) return *code;
-  if (const Status status = finish_pretrain_flags(arguments); !status.ok())
+  if (const Status status = finish_pretrain_flags(flags, arguments); !status.ok())
     return fail_by_code(status);
   return run(arguments);
 }

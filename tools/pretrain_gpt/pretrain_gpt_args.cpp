@@ -1,6 +1,13 @@
 #include "tools/pretrain_gpt/pretrain_gpt_args.h"
 
+#include <fmt/format.h>
+
+#include <cmath>
+#include <utility>
+
+#include "libmeg/logging/log_lines.h"
 #include "libmeg/megatron/argument_table.h"
+#include "libmeg/text/json/python_float.h"
 
 namespace meg::tools {
 namespace {
@@ -34,7 +41,50 @@ void set_layout(checkpoint::TrainingArgs& args, const parallel::ParallelState& r
   args.set("rank", {int64_t{0}});
 }
 
+/// What Python prints.
+struct PythonText {
+  bool is_quoted = false;  ///< A text inside a list.
+
+  std::string operator()(std::monostate) const { return "None"; }
+
+  std::string operator()(bool value) const { return value ? "True" : "False"; }
+
+  std::string operator()(int64_t value) const { return std::to_string(value); }
+
+  std::string operator()(double value) const {
+    return std::isfinite(value) ? text::python_float_text(value) : fmt::format("{}", value);
+  }
+
+  std::string operator()(const std::string& value) const {
+    return is_quoted ? fmt::format("'{}'", value) : value;
+  }
+
+  std::string operator()(const checkpoint::ArgValue::List& values) const {
+    std::string list;
+    for (const checkpoint::ArgValue& value : values) {
+      list += (list.empty() ? "" : ", ") + std::visit(PythonText{true}, value.value);
+    }
+    return "[" + list + "]";
+  }
+
+  std::string operator()(const checkpoint::ArgValue::Global& global) const {
+    return global.module + "." + global.name;
+  }
+
+  std::string operator()(const checkpoint::ArgValue::EnumMember& member) const {
+    return (*this)(member.type);
+  }
+};
+
 }  // namespace
+
+std::vector<std::string> arguments_lines(const checkpoint::TrainingArgs& args) {
+  std::vector<std::pair<std::string, std::string>> texts;
+  for (const auto& [name, value] : args.entries()) {
+    texts.emplace_back(name, std::visit(PythonText(), value.value));
+  }
+  return logging::arguments_lines(texts);
+}
 
 checkpoint::TrainingArgs saved_args(const PretrainFlags& run, const samples::DataRun& data,
                                     const model::GptConfig& config, const Vocabulary& vocabulary,

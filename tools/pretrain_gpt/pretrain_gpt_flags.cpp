@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <array>
+
 #include "libmeg/app/checkpoint_args.h"
 #include "libmeg/libtorch/device.h"
 #include "libmeg/megatron/argument_table.h"
 #include "libmeg/model/gpt_config.h"
 #include "libmeg/model/virtual_stages.h"
+#include "libmeg/parallel/check_same.h"
 #include "libmeg/samples/data_run.h"
 #include "tools/common/flag_groups/device_flag.h"
 #include "tools/common/ranks.h"
@@ -66,6 +69,36 @@ bool begins_anew(const megatron::ArgumentValues& args, const Status& taken) {
   return train::lacks_checkpoint(std::get<std::string>(*load));
 }
 
+bool args_lack_save_interval(const megatron::ArgumentValues& args) {
+  return args.has_any({"save"}) && !args.has_any({"save_interval"});
+}
+
+/// What every run needs, in alternatives and unless a checkpoint gives it.
+std::vector<std::string> missing_flags(const PretrainFlags& run) {
+  std::vector<std::string> missing;
+  const auto need = [&](std::string_view names, std::initializer_list<std::string_view> dests) {
+    if (!run.args.has_any(dests)) missing.emplace_back(names);
+  };
+  if (!run.args.has_any({"use_checkpoint_args"})) {
+    need("--num-layers", {"num_layers"});
+    need("--hidden-size", {"hidden_size"});
+    need("--num-attention-heads", {"num_attention_heads"});
+  }
+  need("--seq-length", {"seq_length"});
+  if (!run.data.samples.has_value()) {
+    need("--micro-batch-size or --global-batch-size", {"micro_batch_size", "global_batch_size"});
+  }
+  need("--train-iters or --train-samples", {"train_iters", "train_samples"});
+  need("--data-path or --mock-data",
+       {"data_path", "train_data_path", "valid_data_path", "test_data_path", "data_args_path",
+        "per_split_data_args_path", "mock_data"});
+  // With a checkpoint the error of opening the tokenizer says more: what its args name.
+  if (!run.args.given("tokenizer_type") && !run.args.has_any({"load"})) {
+    need("--vocab-file and --merge-file or another --tokenizer-type", {"vocab_file"});
+  }
+  return missing;
+}
+
 void set_batches(const PretrainFlags& run, const samples::DataRun& data,
                  const Vocabulary& vocabulary, train::BatchOptions& batches) {
   batches.sample.sequence_length = data.config.sequence_length;
@@ -119,11 +152,48 @@ void count_from_zero(const PretrainFlags& run, const megatron::MegatronVersion& 
   for (int64_t& iteration : iterations) --iteration;
 }
 
-Result<model::NameFamily> names_of(const PretrainFlags& run, const model::GptConfig& config) {
-  const model::NameFamily mcore = model::mcore_family(config.transformer_impl);
+bool has_legacy_names(const PretrainFlags& run) {
   const megatron::FieldLookup fields = run.args.lookup();
   megatron::FieldReader args(fields);
-  if (run.names != "legacy" && !uses_legacy_models(args)) return mcore;
+  return run.names == "legacy" || uses_legacy_models(args);
+}
+
+/// Says which flags Megatron reads only beside another one that is missing.
+void tell_useless_flags(const megatron::ArgumentValues& args) {
+  for (const auto& [flag, dest, needed_flag, needed_dest] :
+       {std::array{"--num-query-groups", "num_query_groups", "--group-query-attention",
+                   "group_query_attention"},
+        {"--rope-scaling-factor", "rope_scaling_factor", "--use-rope-scaling",
+         "use_rope_scaling"}}) {
+    if (!args.given(dest) || args.has_any({needed_dest}) || !is_first_rank()) continue;
+    note(fmt::format("{} has no effect without {}, as in Megatron-LM", flag, needed_flag));
+  }
+}
+
+/// Gives what the named revision's core models do not use its default, so that the run computes,
+/// and saves, what the revision does. Without a revision every flag means what it says.
+Status drop_unused_args(PretrainFlags& run) {
+  if (!run.data.megatron_version.has_value() || has_legacy_names(run)) return {};
+  MEG_ASSIGN_OR_RETURN(const megatron::MegatronVersion version,
+                       megatron::parse_megatron_version(*run.data.megatron_version));
+  for (const megatron::ArgumentRow& row :
+       megatron::argument_rows(megatron::ArgumentFamily::kTraining)) {
+    if (!megatron::is_unused_by(row, version)) continue;
+    const std::optional<megatron::FieldValue> value = run.args.field(row.dest);
+    const megatron::FieldValue without = *megatron::parse_python_value(row.default_value);
+    run.unused_fields.emplace_back(row.dest);
+    if (!value.has_value() || megatron::same_field(*value, without)) continue;
+    if (is_first_rank()) {
+      note(fmt::format("{} has no effect in {} of Megatron-LM", row.flag, version.name));
+    }
+    run.args.set(row.dest, without);
+  }
+  return {};
+}
+
+Result<model::NameFamily> names_of(const PretrainFlags& run, const model::GptConfig& config) {
+  const model::NameFamily mcore = model::mcore_family(config.transformer_impl);
+  if (!has_legacy_names(run)) return mcore;
   if (mcore == model::NameFamily::kMcoreLocal) return model::NameFamily::kLegacy;
   // 6ef5bdc has legacy models of Transformer Engine's layers, whose names are a family of their
   // own.
@@ -142,20 +212,24 @@ Result<model::GptConfig> config_of(const megatron::ArgumentValues& args,
 }  // namespace
 
 void declare_pretrain_flags(Flags& flags, PretrainFlags& run) {
+  flags.notes(is_first_rank());
   flags.group("Flags of libmeg's own");
   declare_device_flag(flags, run.device);
   flags.value("--target-names", &run.names, "NAMES", "parameter names in saved checkpoints")
       .choices({"mcore", "legacy"});
   flags.value("--trace-schedule", &run.trace_schedule, "FILE",
               "write a trace of the last step on all ranks, for Chrome and Perfetto");
+  flags.toggle("--print-arguments", &run.print_arguments,
+               "print all arguments of the run at its start, as Megatron does");
   declare_own_data_flags(flags, run.data);
+  flags.also_requires([&run] { return missing_flags(run); });
   flags.arguments(
       megatron::argument_rows(megatron::ArgumentFamily::kTraining),
       {.reads = pretrain_fields(), .required = {"lr"}, .idle = {}, .idle_fields = idle_fields()},
       &run.args);
 }
 
-Status finish_pretrain_flags(PretrainFlags& run) {
+Status finish_pretrain_flags(const Flags& flags, PretrainFlags& run) {
   MEG_RETURN_IF_ERROR(check_precision(run.args));
   const megatron::FieldLookup fields = run.args.lookup();
   megatron::FieldReader args(fields);
@@ -163,14 +237,18 @@ Status finish_pretrain_flags(PretrainFlags& run) {
     const Status taken = app::take_checkpoint_args(run.args);
     if (!taken.ok() && !begins_anew(run.args, taken)) return taken;
   }
+  tell_useless_flags(run.args);
+  MEG_RETURN_IF_ERROR(drop_unused_args(run));
   read_data_args(args, run.data);
+  // Only now: what a checkpoint says of the model is compared as well.
+  run.settings = flags.settings();
   return args.status();
 }
 
 Status check_ranks(const PretrainFlags& run, const parallel::ParallelState& ranks) {
-  const std::string own = fmt::format("--device {}\n--target-names {}\n--trace-schedule {}\n",
-                                      run.device, run.names, run.trace_schedule.value_or("None"));
-  MEG_RETURN_IF_ERROR(check_same_arguments(run.args, own, ranks));
+  // Ranks with different command lines would wait for each other in different places, or train
+  // parts of different models, or on different samples, without a word.
+  MEG_RETURN_IF_ERROR(parallel::check_same("command line", run.settings, ranks));
   const megatron::FieldLookup fields = run.args.lookup();
   megatron::FieldReader args(fields);
   if (draws_weights_of_each_copy(args) && ranks.data()->size() > 1) {
@@ -185,8 +263,19 @@ Status check_ranks(const PretrainFlags& run, const parallel::ParallelState& rank
 Result<train::TrainerOptions> resolve_pretrain_flags(const PretrainFlags& run,
                                                      const Vocabulary& vocabulary,
                                                      const parallel::ParallelState& ranks) {
+  const int64_t world_size = ranks.mesh().world_size();
+  // A run that is only prepared may have any size. Here the batches would be those of ranks that do
+  // not exist.
+  if (run.data.world_size.value_or(world_size) != world_size) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "--prepare-cache-world-size: expected the {} rank{} of this run, found {}",
+                      world_size, world_size == 1 ? "" : "s", *run.data.world_size);
+  }
   MEG_ASSIGN_OR_RETURN(samples::DataRun data,
-                       resolve_data_flags(run.data, std::to_string(ranks.mesh().world_size())));
+                       resolve_data_flags(run.data, std::to_string(world_size)));
+  if (args_lack_save_interval(run.args)) {
+    data.notes.emplace_back("--save without --save-interval: saved only at the end of the run");
+  }
   data.config.vocab_size = vocabulary.vocab_size;
   data.config.eod = vocabulary.eod;
 
@@ -210,6 +299,7 @@ Result<train::TrainerOptions> resolve_pretrain_flags(const PretrainFlags& run,
   options.model.device = ranks.device();
   MEG_ASSIGN_OR_RETURN(options.model.family, names_of(run, options.config));
   options.checkpoints.names = options.model.family;
+  options.checkpoints.not_compared = run.unused_fields;
   options.schedule.global_batch_size = data.batches.global_batch_size();
   options.schedule.has_rampup_batch_size = !run.data.rampup_batch_size.empty();
   set_batches(run, data, vocabulary, options.batches);
@@ -235,6 +325,7 @@ Result<train::TrainerOptions> resolve_pretrain_flags(const PretrainFlags& run,
     options.args.set("virtual_pipeline_model_parallel_size", {size});
   }
   options.version = data.config.version;
+  options.optimizer.log_num_zeros_in_grad |= options.version.always_counts_zeros;
   if (run.data.megatron_version.has_value()) {
     options.checkpoints.lines = options.version.checkpoint_lines;
   }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "libmeg/base/result.h"
 #include "libmeg/megatron/argument_values.h"
@@ -19,6 +20,10 @@ struct PretrainFlags {
   std::string device = "auto";                ///< Own: auto, cpu or cuda.
   std::string names = "mcore";                ///< Own: --target-names {legacy,mcore}.
   std::optional<std::string> trace_schedule;  ///< Own: --trace-schedule FILE.
+  bool print_arguments = false;               ///< Own: --print-arguments.
+  /// Fields that the given revision of Megatron does not use; they have their defaults.
+  std::vector<std::string> unused_fields;
+  std::string settings;  ///< Flags::settings(), which ranks compare.
 };
 
 /// Declares every flag of the trainer.
@@ -43,8 +48,8 @@ Result<train::TrainerOptions> resolve_pretrain_flags(const PretrainFlags& pretra
 /// kUnsupported for what several ranks do not do yet.
 Status check_ranks(const PretrainFlags& pretrain, const parallel::ParallelState& ranks);
 
-/// Completes what was parsed: the model's arguments from --load where --use-checkpoint-args is
+/// Completes what `flags` parsed: the model's arguments from --load where --use-checkpoint-args is
 /// given, and DataFlags from args. Errors: those of the fields' values and of opening --load.
-Status finish_pretrain_flags(PretrainFlags& pretrain);
+Status finish_pretrain_flags(const Flags& flags, PretrainFlags& pretrain);
 
 }  // namespace meg::tools

@@ -63,6 +63,7 @@ ArgumentScope training_scope() {
 void declare_inference_flags(Flags& flags, megatron::ArgumentFamily family,
                              const std::map<std::string_view, std::string_view>& idle_fields,
                              InferenceFlags& inference) {
+  flags.notes(is_first_rank());
   flags.group("Flags of libmeg's own");
   declare_device_flag(flags, inference.device);
   flags.toggle("--allow-other-tokenizer", &inference.allow_other_tokenizer,
@@ -75,7 +76,8 @@ void declare_inference_flags(Flags& flags, megatron::ArgumentFamily family,
                   &inference.args);
 }
 
-Status finish_inference_flags(InferenceFlags& inference) {
+Status finish_inference_flags(const Flags& flags, InferenceFlags& inference) {
+  inference.settings = flags.settings();
   const megatron::FieldLookup fields = inference.args.lookup();
   megatron::FieldReader args(fields);
   read_inference_args(args, inference);

@@ -22,6 +22,7 @@ struct InferenceFlags : app::ModelRequest {
 
   std::optional<int64_t> micro_batch_size;  ///< Sequences at once; unset: a number that is fast.
   int64_t seed = 1234;
+  std::string settings;  ///< Flags::settings(), which ranks compare.
 };
 
 /// Declares them all, after the program's own. family: of the flags that such a program of Megatron
@@ -31,8 +32,8 @@ void declare_inference_flags(Flags& flags, megatron::ArgumentFamily family,
                              const std::map<std::string_view, std::string_view>& idle_fields,
                              InferenceFlags& inference);
 
-/// Fills the rest from args, after Flags::parse. kInvalidArgument for flags that do not go
-/// together: wrong usage.
-Status finish_inference_flags(InferenceFlags& inference);
+/// Fills the rest from `flags` and args, after Flags::parse. kInvalidArgument for flags that do not
+/// go together: wrong usage.
+Status finish_inference_flags(const Flags& flags, InferenceFlags& inference);
 
 }  // namespace meg::tools

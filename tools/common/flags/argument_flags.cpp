@@ -106,6 +106,12 @@ void set_use(FlagSpec& spec, const megatron::ArgumentRow& row, const ArgumentSco
   if (spec.reason.empty()) spec.reason = fmt::format("would change the {}", effect.noun);
 }
 
+/// Why ranks of one run may differ in a row; empty for all others.
+std::string_view why_of_each_rank(const megatron::ArgumentRow& row) {
+  constexpr std::string_view kLaunched = "old launchers pass each process its number";
+  return row.dest == "local_rank" || row.dest == "rank" ? kLaunched : std::string_view();
+}
+
 FlagSpec spec_of(const megatron::ArgumentRow& row, const ArgumentFamilyRows& family) {
   FlagSpec spec;
   spec.name = row.flag;
@@ -124,6 +130,7 @@ FlagSpec spec_of(const megatron::ArgumentRow& row, const ArgumentFamilyRows& fam
   spec.supported.assign(supported.begin(), supported.end());
   set_range(spec, row.range);
   set_use(spec, row, family.scope);
+  spec.of_each_rank = why_of_each_rank(row);
   return spec;
 }
 

@@ -11,7 +11,7 @@
 #include "libmeg/text/printable.h"
 #include "tools/common/flags/flag_error.h"
 
-// A flag is bound to a variable by a pointer of its type. Check, Store and Show are the three
+// A flag is bound to a variable by a pointer of its type. Check, Store, Show and Hold are the four
 // things done with it: each is a visitor with one case for a type of variable, so that a type which
 // one of them forgets does not compile.
 
@@ -202,6 +202,27 @@ struct Show {
   std::string operator()(double number) const { return fmt::format("{}", number); }
 };
 
+/// What a bound variable holds, as a value that can be compared.
+struct Hold {
+  using Value = std::optional<megatron::FieldValue>;
+
+  Value operator()(std::monostate) const { return std::nullopt; }
+
+  Value operator()(const ArgumentField& field) const {
+    return field.values->field(field.row->dest);
+  }
+
+  template <class T>
+  Value operator()(const std::optional<T>* value) const {
+    return value->has_value() ? megatron::FieldValue(**value) : megatron::FieldValue();
+  }
+
+  template <class T>
+  Value operator()(const T* value) const {
+    return megatron::FieldValue(*value);
+  }
+};
+
 }  // namespace
 
 std::string complaint(const FlagSpec& spec, std::string_view value) {
@@ -213,5 +234,9 @@ void store_values(const FlagSpec& spec, const std::vector<std::string>& values) 
 }
 
 std::string current_value(const FlagSpec& spec) { return std::visit(Show{}, spec.target); }
+
+std::optional<megatron::FieldValue> held_value(const FlagSpec& spec) {
+  return std::visit(Hold{}, spec.target);
+}
 
 }  // namespace meg::tools

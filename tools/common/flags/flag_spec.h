@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -48,8 +49,9 @@ struct FlagSpec {
   std::string group;
   std::string metavar;
   std::string help;
-  std::string default_text;  ///< Empty: nothing to show.
-  std::string reason;        ///< Of kPassed and kRefused: what stands in parentheses.
+  std::string default_text;       ///< Empty: nothing to show.
+  std::string reason;             ///< Of kPassed and kRefused: what stands in parentheses.
+  std::string_view of_each_rank;  ///< Why ranks of one run may differ in it; empty: they must not.
   bool required = false;
   bool may_be_empty = false;  ///< Lists: no value at all is fine.
   int64_t min = std::numeric_limits<int64_t>::min();
@@ -84,6 +86,8 @@ struct FlagTable {
   std::vector<ArgumentFamilyRows> families;  ///< Those that are not among the flags yet.
   /// Every row, and the flag that takes it.
   std::vector<std::pair<const megatron::ArgumentRow*, const FlagSpec*>> arguments;
+  std::function<std::vector<std::string>()> also_missing;  ///< Flags::also_requires()
+  bool notes = true;                                       ///< Flags::notes()
   bool complete = false;  ///< --help and its like are among the flags.
 };
 
@@ -96,6 +100,9 @@ void store_values(const FlagSpec& spec, const std::vector<std::string>& values);
 
 /// The value of the spec's variable, as text for --help.
 std::string current_value(const FlagSpec& spec);
+
+/// The value of the spec's variable, completely; nullopt: the flag is bound to none.
+std::optional<megatron::FieldValue> held_value(const FlagSpec& spec);
 
 /// Columns of standard output: COLUMNS, else the terminal's, else 80.
 size_t output_columns();

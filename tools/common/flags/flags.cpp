@@ -10,6 +10,8 @@
 
 #include "libmeg/base/result.h"
 #include "libmeg/base/version.h"
+#include "libmeg/megatron/field_value.h"
+#include "libmeg/text/printable.h"
 #include "tools/common/build_info.h"
 #include "tools/common/flags/argument_flags.h"
 #include "tools/common/flags/flag_parser.h"
@@ -110,9 +112,24 @@ void print_notes(const Given& given, std::ostream& err) {
   for (const std::string& text : ignored_arguments(given)) err << "note: " << text << std::endl;
 }
 
+/// The whole value in one line: two that differ anywhere must not look alike.
+std::string whole_text(const megatron::FieldValue& value) {
+  constexpr size_t kNoLimit = std::string::npos;
+  if (const auto* text = std::get_if<std::string>(&value)) {
+    return text::printable_name(*text, kNoLimit);
+  }
+  const auto* words = std::get_if<std::vector<std::string>>(&value);
+  if (words == nullptr) return megatron::field_text(value);
+  std::string list;
+  for (const std::string& word : *words) {
+    list += (list.empty() ? "" : " ") + text::printable(word, kNoLimit);
+  }
+  return "[" + list + "]";
+}
+
 /// Everything required that was not given.
-std::vector<std::string_view> missing_names(const FlagTable& table, const ParsedFlags& parsed) {
-  std::vector<std::string_view> missing;
+std::vector<std::string> missing_names(const FlagTable& table, const ParsedFlags& parsed) {
+  std::vector<std::string> missing;
   for (size_t i = parsed.positionals; i < table.positionals.size(); ++i) {
     if (table.positionals[i]->required) missing.push_back(table.positionals[i]->name);
   }
@@ -123,12 +140,15 @@ std::vector<std::string_view> missing_names(const FlagTable& table, const Parsed
       missing.push_back(spec->name);
     }
   }
+  if (table.also_missing) {
+    for (std::string& name : table.also_missing()) missing.push_back(std::move(name));
+  }
   return missing;
 }
 
 std::optional<int> finish(const FlagTable& table, const ParsedFlags& parsed, std::ostream& err) {
   // Notes first: the error is the last line, whichever it is.
-  print_notes(parsed.given, err);
+  if (table.notes) print_notes(parsed.given, err);
   // What cannot be done comes before what is missing: adding the missing flags would not help.
   const auto not_yet = given_names(parsed.given, FlagSpec::Use::kNotYet);
   const std::string refused = refused_arguments(parsed.given);
@@ -140,7 +160,7 @@ std::optional<int> finish(const FlagTable& table, const ParsedFlags& parsed, std
     err << "error: " << refused << std::endl;
     return kNotDone;
   }
-  const std::vector<std::string_view> missing = missing_names(table, parsed);
+  const std::vector<std::string> missing = missing_names(table, parsed);
   if (missing.empty()) return std::nullopt;
   return usage_error(table, fmt::format("{}: required", fmt::join(missing, ", ")), err);
 }
@@ -231,6 +251,12 @@ void Flags::arguments(std::span<const megatron::ArgumentRow> rows, const Argumen
   table_->families.push_back({rows, scope, values});
 }
 
+void Flags::also_requires(std::function<std::vector<std::string>()> missing) {
+  table_->also_missing = std::move(missing);
+}
+
+void Flags::notes(bool wanted) { table_->notes = wanted; }
+
 std::optional<int> Flags::parse(int argc, const char* const* argv, std::ostream& out,
                                 std::ostream& err) {
   complete(*table_);
@@ -258,6 +284,18 @@ std::optional<int> Flags::parse(int argc, const char* const* argv, std::ostream&
 
 std::optional<int> Flags::parse(int argc, const char* const* argv) {
   return parse(argc, argv, std::cout, std::cerr);
+}
+
+std::string Flags::settings() const {
+  std::string lines = fmt::format("{} (libmeg) {}\n", table_->program, version());
+  for (const auto* specs : {&table_->flags, &table_->positionals}) {
+    for (const auto& spec : *specs) {
+      const std::optional<megatron::FieldValue> value = held_value(*spec);
+      if (!value.has_value() || !spec->of_each_rank.empty()) continue;
+      lines += fmt::format("{} {}\n", spec->name, whole_text(*value));
+    }
+  }
+  return lines;
 }
 
 }  // namespace meg::tools

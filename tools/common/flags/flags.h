@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <iosfwd>
 #include <map>
 #include <memory>
@@ -127,6 +128,13 @@ class Flags {
   void arguments(std::span<const megatron::ArgumentRow> rows, const ArgumentScope& scope,
                  megatron::ArgumentValues* values);
 
+  /// Names of further flags that are missing, such as "--a or --b", by the values that parse() has
+  /// stored. Called by parse(), which reports them with those that are required().
+  void also_requires(std::function<std::vector<std::string>()> missing);
+
+  /// Whether parse() reports what is ignored. Of several ranks one does, for all of them.
+  void notes(bool wanted);
+
   /// Fills the bound variables. An exit code where the program should end now: 0 after --help,
   /// --list-arguments or --version (printed to `out`), 2 after a usage error, 1 after flags that
   /// are not supported yet (errors and notes go to `err`, the error last). All that is required and
@@ -136,6 +144,12 @@ class Flags {
 
   /// The same with standard output and standard error.
   [[nodiscard]] std::optional<int> parse(int argc, const char* const* argv);
+
+  /// What ranks of one run must have alike: the program with its version, then a line for each flag
+  /// and positional with the value that its variable holds now. Every flag is in it, Megatron's and
+  /// the program's own, except the rows that ranks have their own value of
+  /// (FlagSpec::of_each_rank).
+  std::string settings() const;
 
  private:
   std::unique_ptr<FlagTable> table_;

@@ -1,0 +1,1 @@
+report_theoretical_memory --micro-batch-size 2
