@@ -17,7 +17,11 @@ DOCS = pathlib.Path(__file__).resolve().parent.parent / "docs"
 PAGE = DOCS / "performance.md"
 PICTURE = DOCS / "images" / "speed.svg"
 COLUMNS = ["task", "unit", "libmeg", "peer", "peer's name", "ratio"]
-WIDTH, LEFT, BAR, TOP, ROW = 790, 290, 330, 52, 46
+BAR, TOP, ROW, MARGIN = 330, 52, 46, 16
+MACHINES = ("two virtual cores of an AMD EPYC (Zen 4; first row: Zen 5), outputs compared first",
+            "; rows of H200: one NVIDIA H200")
+# A character's share of the font size, at most, in the widest of the usual fonts (Verdana, DejaVu Sans).
+CHARACTER = 0.66
 LIBMEG, PEER, TEXT = "#3366cc", "#9aa5b1", "#1f2933"
 
 
@@ -48,34 +52,45 @@ def check_row(row, measurements):
                  f"found {row['ratio']}")
 
 
+def width_of(words, font_size):
+    """What the words take at most: viewers have fonts of their own."""
+    return round(CHARACTER * font_size * len(words))
+
+
 def text(x, y, words, **attributes):
     extra = "".join(f' {name.replace("_", "-")}="{value}"' for name, value in attributes.items())
     return f'<text x="{x}" y="{y}"{extra}>{html.escape(words)}</text>'
 
 
-def bars(row, y):
-    """Both bars of a row, the faster one BAR wide."""
+def bars_of(row):
+    """Width, color and words of both bars, the faster one BAR wide."""
     ratio = ratio_of(row)
-    drawn = []
-    for offset, share, color, words in (
-            (0, min(1, ratio), LIBMEG, f"libmeg {row['libmeg']} {row['unit']}"),
-            (17, min(1, 1 / ratio), PEER, f"{row[COLUMNS[4]]} {row['peer']} {row['unit']}")):
-        width = round(BAR * share, 1)
-        drawn.append(f'<rect x="{LEFT}" y="{y + offset}" width="{width}" height="14" fill="{color}"/>')
-        drawn.append(text(LEFT + width + 6, y + offset + 11, words, font_size=11))
-    return [text(LEFT - 12, y + 20, row["task"], text_anchor="end"), *drawn]
+    return [(round(BAR * min(1, ratio), 1), LIBMEG, f"libmeg {row['libmeg']} {row['unit']}"),
+            (round(BAR * min(1, 1 / ratio), 1), PEER, f"{row[COLUMNS[4]]} {row['peer']} {row['unit']}")]
+
+
+def draw_row(row, left, y):
+    drawn = [text(left - 12, y + 20, row["task"], text_anchor="end")]
+    for offset, (width, color, words) in zip((0, 17), bars_of(row)):
+        drawn.append(f'<rect x="{left}" y="{y + offset}" width="{width}" height="14" fill="{color}"/>')
+        drawn.append(text(left + width + 6, y + offset + 11, words, font_size=11))
+    return drawn
 
 
 def draw(rows):
+    has_gpu = any(row["task"].startswith("H200") for row in rows)
+    machines = MACHINES[0] + (MACHINES[1] if has_gpu else "")
+    left = MARGIN + max(width_of(row["task"], 12) for row in rows) + 12
+    right = max(left + width + 6 + width_of(words, 11) for row in rows for width, _, words in bars_of(row))
+    width = round(max(right, MARGIN + width_of(machines, 11))) + MARGIN
     height = TOP + ROW * len(rows) + 12
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
              f'font-family="sans-serif" font-size="12" fill="{TEXT}">',
-             f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
-             text(16, 22, "Speed beside the peers: longer is faster", font_size=15, font_weight="bold"),
-             text(16, 40, "two virtual cores of an AMD EPYC (Zen 4; first row: Zen 5), no GPU; outputs compared first",
-                  font_size=11)]
+             f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
+             text(MARGIN, 22, "Speed beside the peers: longer is faster", font_size=15, font_weight="bold"),
+             text(MARGIN, 40, machines, font_size=11)]
     for number, row in enumerate(rows):
-        parts += bars(row, TOP + ROW * number)
+        parts += draw_row(row, left, TOP + ROW * number)
     return "\n".join(parts + ["</svg>\n"])
 
 
