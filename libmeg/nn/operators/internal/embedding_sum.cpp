@@ -37,10 +37,10 @@ at::Tensor table_gradient(const at::Tensor& gradient, const at::Tensor& weight,
   call.columns = gradient.size(2);
   call.count = gradient.size(0) * gradient.size(1);
   if (gradient.is_cuda()) {
+    // Room for the ids sorted with their places, by which equal ids are summed in a fixed order:
+    // atomic additions would give other bits in each run.
     const at::Tensor scratch =
-        // Room for the ids sorted with their places, by which equal ids are summed in a fixed
-        // order: atomic additions would give other bits in each run.
-        at::empty({ids.defined() ? 2 * call.count : 0}, gradient.options().dtype(at::kLong));
+        at::empty({kernels::embedding_backward_scratch(call)}, gradient.options().dtype(at::kLong));
     launch_kernel("embedding_backward", gradient.device(), [&](CUstream_st* stream) {
       return kernels::embedding_backward_cuda(call, scratch.mutable_data_ptr<int64_t>(), stream);
     });
