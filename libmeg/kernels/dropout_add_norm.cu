@@ -12,7 +12,8 @@ constexpr int kWarp = 32;
 /// Packs of a row that a thread keeps in registers: all that it reads is under way at once. The
 /// backward pass keeps sums of columns besides.
 constexpr int kForwardKept = 4, kBackwardKept = 2;
-/// With fewer rows than this, a thread of the forward pass keeps one pack.
+/// With fewer rows than this, a thread of the forward pass keeps one pack. Sums are the same to the
+/// bit: a row's result does not depend on the number of rows.
 constexpr int64_t kFewRows = 512;
 /// Threads of a row, at most.
 constexpr int kMaxThreads = 256;
@@ -166,11 +167,14 @@ __device__ void read_kept(KeptPack<T, kSize> (&kept)[kKept], const Pack<T, kSize
 }
 
 // A thread reads the packs that it does not keep, of rows longer than its block is wide, again
-// where it or the residual's author wrote them.
+// where it or the residual's author wrote them. A row is summed as by `summing` of its threads,
+// each of which adds every summing-th pack to its part; where a row has more threads, those get the
+// sums of packs from the others.
 template <class T, class R, int kSize, int kKept>
 __global__ void __launch_bounds__(kMaxThreads)
-    forward_kernel(DropoutAddNormForward call, DropoutFactors dropout, int threads) {
+    forward_kernel(DropoutAddNormForward call, DropoutFactors dropout, int threads, int summing) {
   __shared__ Totals of_warps[2][kMaxThreads / kWarp];
+  __shared__ float of_packs[kKept < kForwardKept ? kForwardKept * kMaxThreads : 1];
   const Place place(threads);
   if (place.row >= call.rows) return;  // only where no other warp waits for this one
   const int packs = static_cast<int>(call.columns / kSize);
@@ -206,25 +210,33 @@ __global__ void __launch_bounds__(kMaxThreads)
     const Pack<R, kSize>* const sums = branch == nullptr ? residual : sum;
     for (int i = place.pack(kKept); i < packs; i += threads) body(i, sums[i]);
   };
+  // Fused multiply-adds are written out from here on, because the compiler may fuse differently in
+  // the kernels for few and for many rows.
+  const auto sum_of_row = [&](Totals* shared, auto&& added) {
+    float part = 0.0f;
+    for_packs([&](int i, Pack<R, kSize> x) {
+      float of_pack = 0.0f;
+#pragma unroll
+      for (int k = 0; k < kSize; ++k) of_pack = added(of_pack, to_float(x.values[k]));
+      if (kKept < kForwardKept && summing < threads) {
+        of_packs[i] = of_pack;
+      } else {
+        part += of_pack;
+      }
+    });
+    if (kKept < kForwardKept && summing < threads) {
+      __syncthreads();
+      for (int i = place.lane; place.lane < summing && i < packs; i += summing) part += of_packs[i];
+    }
+    return totals_in_row({part, 0.0f}, place, shared).first;
+  };
   const auto columns = static_cast<float>(call.columns);
   float mean = 0.0f;
   if (!call.is_rms_norm) {
-    float total = 0.0f;
-    for_packs([&](int, Pack<R, kSize> x) {
-#pragma unroll
-      for (int k = 0; k < kSize; ++k) total += to_float(x.values[k]);
-    });
-    mean = totals_in_row({total, 0.0f}, place, of_warps[0]).first / columns;
+    mean = sum_of_row(of_warps[0], [](float before, float x) { return before + x; }) / columns;
   }
-  float squares = 0.0f;
-  for_packs([&](int, Pack<R, kSize> x) {
-#pragma unroll
-    for (int k = 0; k < kSize; ++k) {
-      const float distance = to_float(x.values[k]) - mean;
-      squares += distance * distance;
-    }
-  });
-  squares = totals_in_row({squares, 0.0f}, place, of_warps[1]).first;
+  const float squares = sum_of_row(
+      of_warps[1], [&](float before, float x) { return fmaf(x - mean, x - mean, before); });
   const float rstd = rsqrtf(squares / columns + call.epsilon);
   const auto* const weights = packs_of<T, kSize>(call.weight, 0);
   const auto* const biases = packs_of<T, kSize>(call.is_rms_norm ? nullptr : call.bias, 0);
@@ -235,7 +247,7 @@ __global__ void __launch_bounds__(kMaxThreads)
     if (biases != nullptr) y = widened(biases[i]);
 #pragma unroll
     for (int k = 0; k < kSize; ++k) {
-      y.values[k] += (to_float(x.values[k]) - mean) * rstd * weight.values[k];
+      y.values[k] = fmaf((to_float(x.values[k]) - mean) * rstd, weight.values[k], y.values[k]);
     }
     normalized[i] = narrowed<T>(y);
   });
@@ -466,9 +478,9 @@ template <int kKept, class T, class R, int kSize>
 int launch_forward_of(const DropoutAddNormForward& call, cudaStream_t stream) {
   const int threads = threads_for(call.columns / kSize, kKept);
   const auto of_block = static_cast<unsigned>(block_threads(threads));
-  return launch<forward_kernel<T, R, kSize, kKept>>(blocks_for(call.rows, of_block / threads),
-                                                    of_block, stream, call,
-                                                    DropoutFactors(call.dropout), threads);
+  return launch<forward_kernel<T, R, kSize, kKept>>(
+      blocks_for(call.rows, of_block / threads), of_block, stream, call,
+      DropoutFactors(call.dropout), threads, threads_for(call.columns / kSize, kForwardKept));
 }
 
 template <class T, class R, int kSize>

@@ -62,7 +62,8 @@ void dropout_add_norm_forward_cpu(const DropoutAddNormForward& call, int64_t row
 void dropout_add_norm_backward_cpu(const DropoutAddNormBackward& call);
 
 /// Queues the computation on `stream` (a cudaStream_t) of the current device, to which all pointers
-/// must belong. Returns the CUDA runtime's error code of the launch, 0 for success.
+/// must belong. The bits of a row's result do not depend on the number of rows. Returns the CUDA
+/// runtime's error code of the launch, 0 for success.
 int dropout_add_norm_forward_cuda(const DropoutAddNormForward& call, CUstream_st* stream,
                                   CudaRung rung = CudaRung::kVector);
 

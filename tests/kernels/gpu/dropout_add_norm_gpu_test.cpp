@@ -203,6 +203,27 @@ TEST(DropoutAddNormGpuTest, BothPassesMatchTheCpus) {
   }
 }
 
+/// What a model generates is what it scores.
+TEST(DropoutAddNormGpuTest, BitsOfARowDoNotDependOnTheNumberOfRows) {
+  MEG_REQUIRE_GPU();
+  for (const FloatType type : {FloatType::kFloat32, FloatType::kBFloat16}) {
+    for (const int64_t columns : {40, 264, 300, 1032, 2056}) {
+      Case many = case_of(type, 513, columns), few = case_of(type, 3, columns);
+      many.shape.is_rms_norm = few.shape.is_rms_norm = columns == 264;
+      for (const CudaRung rung : kRungs) {
+        SCOPED_TRACE(few.name());
+        const Arrays of_many = on_gpu(many, rung), of_few = on_gpu(few, rung);
+        for (FloatArray Arrays::*array :
+             {&Arrays::sum, &Arrays::normalized, &Arrays::grad_residual, &Arrays::grad_branch}) {
+          std::vector<float> rows = (of_many.*array).floats();
+          rows.resize(static_cast<size_t>(few.shape.rows * columns));
+          ASSERT_EQ(test::bits_of((of_few.*array).floats()), test::bits_of(rows));
+        }
+      }
+    }
+  }
+}
+
 TEST(DropoutAddNormGpuTest, NoRowsHaveZeroGradients) {
   MEG_REQUIRE_GPU();
   const Arrays found = on_gpu(case_of(FloatType::kFloat16, 0, 40), CudaRung::kVector);
