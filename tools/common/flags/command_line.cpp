@@ -78,6 +78,8 @@ class CommandLineReader {
   Result<NamedFlag> find_one(std::string_view typed) const {
     const std::vector<NamedFlag> found = find_flags_by_prefix(table_, typed);
     if (found.empty()) return unknown_flag(typed);
+    const bool is_exact = same_flag_name(typed, found[0].name);
+    if (!is_exact && is_passed_over(*found[0].spec)) return needs_full_name(typed, found);
     if (found.size() == 1) return found[0];
     std::vector<std::string_view> names;
     names.reserve(found.size());
@@ -90,6 +92,19 @@ class CommandLineReader {
     const std::string hint =
         nearest == nullptr ? "" : fmt::format(": did you mean {}?", nearest->name);
     return flag_error("unknown flag {}{}", printable_name(typed), hint);
+  }
+
+  /// A prefix of flags that are not read, most likely meant for one that is: to take it for the
+  /// former would lose the value.
+  Status needs_full_name(std::string_view typed, const std::vector<NamedFlag>& found) const {
+    std::vector<std::string_view> names;
+    for (const NamedFlag& flag : found) names.push_back(flag.name);
+    const std::vector<std::string_view> like = read_flags_like(table_, typed);
+    const std::string hint =
+        like.empty() ? "" : fmt::format("did you mean {}? It ", fmt::join(like, ", "));
+    return flag_error(
+        "unknown flag {}: {}could be {}, but a flag without effect here needs its full name", typed,
+        hint, fmt::join(names, ", "));
   }
 
   bool value_follows() const {

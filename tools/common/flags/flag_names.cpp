@@ -21,10 +21,18 @@ bool says_no(std::string_view plain) {
   return plain.starts_with("--no-") || plain.starts_with("--disable-");
 }
 
-/// Whether a prefix may name this flag only if no other one fits: otherwise hundreds of Megatron's
-/// flags that a program does not read would make its own prefixes ambiguous.
-bool is_passed_over(const FlagSpec& spec) {
-  return spec.use == FlagSpec::Use::kPassed || spec.use == FlagSpec::Use::kRefused;
+/// How many words of `typed` begin a word of `name`; both have plain dashes. Words such as "to" and
+/// "no" say nothing.
+size_t shared_words(std::string_view typed, std::string_view name) {
+  constexpr size_t kFewestLetters = 3;
+  size_t shared = 0;
+  while (!typed.empty()) {
+    const std::string_view word = typed.substr(0, typed.find('-'));
+    typed.remove_prefix(std::min(typed.size(), word.size() + 1));
+    if (word.size() < kFewestLetters) continue;
+    if (name.find(std::string("-").append(word)) != name.npos) ++shared;
+  }
+  return shared;
 }
 
 /// The first of a flag's names that `fits`.
@@ -60,6 +68,12 @@ std::optional<NamedFlag> find_flag(const FlagTable& table, std::string_view name
   return std::nullopt;
 }
 
+// Hundreds of Megatron's flags are only passed over: they would make a program's own prefixes
+// ambiguous.
+bool is_passed_over(const FlagSpec& spec) {
+  return spec.use == FlagSpec::Use::kPassed || spec.use == FlagSpec::Use::kRefused;
+}
+
 std::vector<NamedFlag> find_flags_by_prefix(const FlagTable& table, std::string_view typed) {
   if (const auto exact = find_flag(table, typed)) return {*exact};
   // `--` alone begins every name.
@@ -89,6 +103,22 @@ const FlagSpec* nearest_flag(const FlagTable& table, std::string_view typed) {
   const std::vector<std::string_view> names(plain.begin(), plain.end());
   const std::optional<size_t> nearest = text::nearest_name(plain_typed, names);
   return nearest.has_value() ? specs[*nearest] : nullptr;
+}
+
+std::vector<std::string_view> read_flags_like(const FlagTable& table, std::string_view typed) {
+  constexpr size_t kMostNames = 3;
+  const std::string plain_typed = with_plain_dashes(typed);
+  std::vector<std::string_view> names;
+  size_t most = 1;
+  for (const auto& spec : table.flags) {
+    const std::string plain = with_plain_dashes(spec->name);
+    if (is_passed_over(*spec) || says_no(plain) != says_no(plain_typed)) continue;
+    const size_t shared = shared_words(plain_typed, plain);
+    if (shared > most) names.clear();
+    most = std::max(most, shared);
+    if (shared == most && names.size() < kMostNames) names.push_back(spec->name);
+  }
+  return names;
 }
 
 }  // namespace meg::tools

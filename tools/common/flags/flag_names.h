@@ -24,12 +24,19 @@ struct NamedFlag {
 /// The flag with exactly this name, current or old.
 std::optional<NamedFlag> find_flag(const FlagTable& table, std::string_view name);
 
-/// That flag, else every flag that `typed` begins. Other names, and flags that the program only
-/// passes over, are meant by a prefix only where it fits no other name.
+/// Whether the program does not read this flag: it takes it with a note, or only with its default.
+bool is_passed_over(const FlagSpec& spec);
+
+/// That flag, else every flag that `typed` begins. Other names, and flags that are passed over,
+/// come only where it fits no other name.
 std::vector<NamedFlag> find_flags_by_prefix(const FlagTable& table, std::string_view typed);
 
 /// The declared flag nearest to `typed` by nearest_name with the same rule, or nullptr where none
 /// is near. Never the opposite of what was typed: --no-x for --x.
 const FlagSpec* nearest_flag(const FlagTable& table, std::string_view typed);
+
+/// Up to three flags that the program reads whose names have the most words of `typed`; none where
+/// they share no word. Never the opposite of what was typed.
+std::vector<std::string_view> read_flags_like(const FlagTable& table, std::string_view typed);
 
 }  // namespace meg::tools
