@@ -23,6 +23,19 @@ class Endings(PreprocessData):
             self.assertEqual(errors.splitlines()[-1], "error: interrupted")
             self.assertEqual(self.files(), [])
 
+    def test_two_signals_at_once_leave_nothing(self):
+        # GNU timeout sends one to its child and one to the group.
+        process = self.start("--input", "-")
+        process.stdin.write(lines_of(["a"] * 100).encode())
+        process.stdin.flush()
+        self.wait_for_partial_files()
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.01)
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(timeout=60), -signal.SIGTERM)
+        self.assertEqual(process.stderr.read().decode().splitlines()[-1], "error: interrupted")
+        self.assertEqual(self.files(), [])
+
     def test_options_that_cannot_be_met_are_wrong_usage(self):
         data = self.write("in.jsonl", lines_of(["hello"]))
         vocab = ["--vocab-file", os.path.join(preprocess_case.TESTDATA, "tokenizer", "vocab.json")]

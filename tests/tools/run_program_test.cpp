@@ -2,10 +2,17 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <new>
 #include <stdexcept>
 #include <system_error>
+#include <thread>
+
+#include "libmeg/base/status.h"
+#include "tools/common/interruption.h"
+#include "tools/common/report.h"
 
 namespace meg::tools {
 namespace {
@@ -43,6 +50,26 @@ TEST(RunProgramDeathTest, LeavesOutTheFramesBehindAnExceptionsFirstLine) {
                 throw std::runtime_error("no such operator\nframe #0: somewhere\nframe #1: main");
               }),
               kFailed, "^error: unexpected: no such operator\n$");
+}
+
+TEST(RunProgramDeathTest, SignalsWithinASecondAreOneRequest) {
+  EXPECT_EXIT(end_as_program([](int, const char* const*) {
+                stop_at_signals();
+                for (const int signal : {SIGTERM, SIGTERM, SIGINT, SIGTERM}) std::raise(signal);
+                return fail(Status(StatusCode::kCancelled, "cleaned up"));
+              }),
+              ::testing::KilledBySignal(SIGTERM), "^error: cleaned up\n$");
+}
+
+TEST(RunProgramDeathTest, ASignalASecondAfterTheFirstEndsItAtOnce) {
+  EXPECT_EXIT(end_as_program([](int, const char* const*) {
+                stop_at_signals();
+                std::raise(SIGTERM);
+                std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+                std::raise(SIGINT);
+                return fail(Status(StatusCode::kCancelled, "not reached"));
+              }),
+              ::testing::KilledBySignal(SIGINT), "^$");
 }
 
 }  // namespace

@@ -2,17 +2,40 @@
 
 #include <atomic>
 #include <csignal>
+#include <cstdint>
+#include <ctime>
+
+// GNU timeout, launchers and terminals send one request twice, to the process and to its group,
+// within milliseconds. Only a signal that comes a second after the first is an impatient user's.
 
 namespace meg::tools {
 namespace {
 
-std::atomic<int> first_signal = 0;
-static_assert(std::atomic<int>::is_always_lock_free);
+constexpr int64_t kNanosecondsOfASecond = 1'000'000'000;
+constexpr int64_t kOneRequest = kNanosecondsOfASecond;
 
+std::atomic<int> first_signal = 0;
+std::atomic<int64_t> asked_at = 0;  // when the first one came that a person may have sent
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<int64_t>::is_always_lock_free);
+
+int64_t nanoseconds_now() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * kNanosecondsOfASecond + now.tv_nsec;
+}
+
+/// Calls nothing that is not safe in a signal's handler.
 void take_note(int signal) {
   // Only the first signal counts: the process later ends by it.
   int none = 0;
   first_signal.compare_exchange_strong(none, signal);
+  if (signal == SIGPIPE) return;  // Each write without a reader sends one.
+  const int64_t now = nanoseconds_now();
+  int64_t first = 0;
+  if (asked_at.compare_exchange_strong(first, now) || now - first < kOneRequest) return;
+  // The default action comes when this handler returns.
+  std::signal(signal, SIG_DFL);
+  ::raise(signal);
 }
 
 }  // namespace
@@ -22,11 +45,9 @@ void stop_at_signals() {
     struct sigaction action {};
 
     action.sa_handler = take_note;
-    // SA_RESETHAND gives the second signal its default action back, so that an impatient user can
-    // end a program that takes long to stop. SA_RESTART: interrupted() is asked at places made for
-    // it, not wherever a call happens to wait.
-    // No person asks for SIGPIPE, so that a second one asks for nothing more.
-    action.sa_flags = static_cast<int>(SA_RESTART | (signal == SIGPIPE ? 0 : SA_RESETHAND));
+    // SA_RESTART: interrupted() is asked at places made for it, not wherever a call happens to
+    // wait.
+    action.sa_flags = SA_RESTART;
 
     struct sigaction before {};
 

@@ -3,8 +3,9 @@
 namespace meg::tools {
 
 /// From now on the first SIGINT, SIGTERM or SIGHUP, or standard output without a reader (SIGPIPE),
-/// only makes interrupted() true, so that work can end in good order; a second one ends the
-/// process. Signals that the caller has switched off (nohup) stay so.
+/// only makes interrupted() true, so that work can end in good order. What follows within a second
+/// counts as the same request; a later signal ends the process at once. Signals that the caller has
+/// switched off (nohup) stay so.
 void stop_at_signals();
 
 bool interrupted();
