@@ -51,7 +51,8 @@ def layouts(merged):
 def targets(merged, case):
     """Every target worth asking for."""
     height = merged.tensors[reference_names.WORD]["weight"].shape[0]
-    vocabularies = [None, cases.TRUE_VOCAB_SIZE, cases.TRUE_VOCAB_SIZE - 20]
+    stated = reference.stated_vocabulary(merged)
+    vocabularies = [None, *([stated] if stated else [cases.TRUE_VOCAB_SIZE, cases.TRUE_VOCAB_SIZE - 20])]
     for tp, pp, vpp in layouts(merged):
         for names in (None, "mcore", "legacy"):
             for vocabulary in vocabularies:

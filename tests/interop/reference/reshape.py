@@ -26,6 +26,10 @@ class Config:
         self.swiglu = bool(get("swiglu"))
         self.tied = not get("untie_embeddings_and_output_weights", False)
         self.divisible_by = get("make_vocab_size_divisible_by", 128)
+        self.vocab_size = get("vocab_size")
+        # Before core 0.18 without its end of document.
+        if get("tokenizer_type") == "NullTokenizer" and not hasattr(args, "null_tokenizer_eod_id"):
+            self.vocab_size += 1
         self.layers = get("num_layers")
 
 
@@ -194,6 +198,14 @@ def merge_optimizer(result, stage, names):
 def padded_size(size, divisible_by, tp):
     multiple = divisible_by * tp
     return -(-size // multiple) * multiple
+
+
+def stated_vocabulary(merged):
+    """The vocabulary of args, if Megatron pads it to the table's rows at any tensor size."""
+    config, rows = merged.config, merged.tensors[WORD]["weight"].shape[0]
+    padded = [padded_size(config.vocab_size, config.divisible_by, tp)
+              for tp in range(1, config.heads + 1) if config.vocab_size and config.heads % tp == 0]
+    return config.vocab_size if rows in padded else None
 
 
 def resized(table, rows, kind):
