@@ -234,6 +234,50 @@ class UnusualRuns(unittest.TestCase):
         self.changed(save, lambda state: state["optimizer"]["param_groups"][1].update(lr_mult=0.5))
         self.assertIn("param_groups: lr_mult: expected 1, found 0.5", self.refused("--train-iters", 2, "--load", save))
 
+    def test_masters_of_other_weights_are_refused(self):
+        save = self.folder / "save"
+        flags = ["--train-iters", 2, "--bf16"]
+        self.train(*flags, "--save", save, "--exit-interval", 1)
+
+        def shift(state):
+            masters = state["optimizer"]["fp32_from_fp16_params"][0]
+            masters[0].copy_(masters[0].roll(1))
+        self.changed(save, shift)
+        words = "expected the optimizer's fp32 weights to round to the model's"
+        self.assertIn(words, self.refused(*flags, "--load", save))
+        self.train(*flags, "--load", save, "--no-load-optim")
+        self.train(*flags, "--load", save, "--finetune")
+
+    def test_a_tied_output_layer_of_other_weights_is_refused(self):
+        save = self.folder / "save"
+        self.train("--train-iters", 2, "--save", save, "--exit-interval", 1)
+        table = "embedding.word_embeddings.weight"
+        self.changed(save, lambda state: state["model"].update(
+            {"output_layer.weight": state["model"][table].clone()}))
+        self.train("--train-iters", 2, "--load", save, "--no-load-optim")
+        self.changed(save, lambda state: state["model"].update(
+            {"output_layer.weight": state["model"][table] + 1}))
+        for flags in ([], ["--no-load-optim"], ["--finetune"]):
+            self.assertIn("output_layer.weight: expected the embedding's weights",
+                          self.refused("--train-iters", 2, "--load", save, *flags))
+
+    def test_state_that_core_saved_shifted_is_refused(self):
+        case = SHARED / "oracle/checkpoints/core_shift_fp32_tied_pp3_fully_reshardable"
+        if not case.is_dir():
+            self.skipTest(f"not found: {case}")
+        self.assertIn("expected the model's fp32 weights, found different values",
+                      self.refused("--train-iters", 3, "--load", case, "--use-checkpoint-args"))
+
+    def test_experts_are_refused_by_their_name(self):
+        case = SHARED / "oracle/checkpoints/mcore_moe_tp1pp1_ep2_bf16"
+        if not case.is_dir():
+            self.skipTest(f"not found: {case}")
+        for flags in ([], ["--use-checkpoint-args"]):
+            self.assertRegex(self.refused("--train-iters", 3, "--bf16", "--load", case, *flags),
+                             r"num_experts \d+: experts are not supported")
+        last = self.refused("--train-iters", 3, "--num-experts", 4, "--moe-aux-loss-coeff", 0.01)
+        self.assertRegex(last, "^error: [^,]*num[-_]experts")
+
     def test_a_first_run_may_take_args_from_where_it_saves(self):
         save = self.folder / "save"
         flags = ["--train-iters", 2, "--load", save, "--save", save, "--use-checkpoint-args"]

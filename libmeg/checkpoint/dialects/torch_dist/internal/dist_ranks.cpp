@@ -436,7 +436,7 @@ Status RanksReader::check_own_masters(const DistCut& cut) const {
         StatusCode::kCorruption,
         "{}: optimizer.state.param.{}: expected the model's fp32 weights, found different values; "
         "megatron-core shifts all state after the first of several buckets where it saves them in "
-        "the form fully_reshardable; --no-optim skips the optimizer",
+        "the form fully_reshardable; --no-optim (in training --no-load-optim) skips the optimizer",
         folder_.path(), text::printable(cut.parameter->name, 200));
   }
   return {};
