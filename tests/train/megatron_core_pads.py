@@ -21,7 +21,8 @@ import warnings
 
 warnings.filterwarnings("ignore")
 HERE = os.path.dirname(os.path.abspath(__file__))
-CORE_0_19 = os.path.join(os.path.expanduser("~"), ".cache", "libmeg", "megatron-core-0.19.2")
+CORE_0_19 = os.path.join(os.environ.get("MEG_DEPS", os.path.expanduser("~/.cache/libmeg")),
+                         "megatron-core-0.19.2")
 SAMPLES = "--samples"
 STEPS, BATCH, LENGTH, ROWS = 3, 2, 32, 64
 PAD, EOD = 5, 63
@@ -51,10 +52,7 @@ def tokenizer_of(case):
                                              metadata_path={"library": "huggingface"})
 
 
-def print_samples(path):
-    """A process of its own, as it may be of another megatron-core."""
-    with open(path, encoding="utf-8") as file:
-        case = json.load(file)
+def samples_of(case):
     indices = [numpy.load(glob.glob(f"{case['cache']}/*-GPTDataset-train-{name}_index.npy")[0])
                for name in ("document", "sample", "shuffle")]
     gpt_dataset.GPTDataset._build_document_sample_shuffle_indices = lambda self: indices
@@ -62,17 +60,20 @@ def print_samples(path):
         random_seed=1234, sequence_length=LENGTH, blend=([case["prefix"]], None), split="1,0,0",
         tokenizer=tokenizer_of(case), mid_level_dataset_surplus=0.005,
         **({"reset_position_ids": False, "reset_attention_mask": False, "eod_mask_loss": False}
-           | case.get("config", {})))
+           | case["config"]))
     data = IndexedDataset(case["prefix"])
     every = numpy.arange(len(data.sequence_lengths), dtype=numpy.int32)
-    samples = []
     for number in range(STEPS * BATCH):
         dataset = gpt_dataset.GPTDataset(data, case["prefix"], every, STEPS * BATCH, Split.train,
                                          config)
         sample = dataset[number]
-        samples.append({key: sample[key].tolist()
-                        for key in ("tokens", "labels", "loss_mask", "position_ids")})
-    print(json.dumps(samples))
+        yield {key: sample[key].tolist() for key in ("tokens", "labels", "loss_mask", "position_ids")}
+
+
+def print_samples(path):
+    """A process of its own, as it may be of another megatron-core."""
+    with open(path, encoding="utf-8") as file:
+        print(json.dumps([list(samples_of(case)) for case in json.load(file)]))
 
 
 class Pads(unittest.TestCase):
@@ -89,12 +90,17 @@ class Pads(unittest.TestCase):
             builder.add_item(torch.tensor(numpy.append(ids, EOD)))
             builder.end_document()
         builder.finalize(self.prefix + ".idx")
+        args = trains.argparse.Namespace(**(trains.RUN | {
+            "seq_length": LENGTH, "max_position_embeddings": LENGTH}))
+        torch.manual_seed(5)
+        self.module = core.make_model(args).eval()
+        core.save(self.path("load"), self.module, args)
 
     def path(self, name):
         return os.path.join(self.folder, name)
 
     def hugging_face(self, pad):
-        folder = self.path("tokenizer")
+        folder = self.path(f"tokenizer{pad}")
         words = {f"w{i}": i for i in range(ROWS)}
         made = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="w0"))
         transformers.PreTrainedTokenizerFast(tokenizer_object=made, eos_token=f"w{EOD}",
@@ -103,41 +109,10 @@ class Pads(unittest.TestCase):
                                     "--tokenizer-model", folder]
 
     def null(self, pad):
-        ids = {"eod_id": EOD, "pad_id": pad}
-        return {"null": ids}, ["--tokenizer-type", "NullTokenizer", "--vocab-size", ROWS,
-                               "--null-tokenizer-pad-id", pad]
+        return {"null": {"eod_id": EOD, "pad_id": pad}}, ["--tokenizer-type", "NullTokenizer", "--vocab-size", ROWS,
+                                                          "--null-tokenizer-pad-id", pad]
 
-    def model(self):
-        """megatron-core's, and the folder of a checkpoint of it."""
-        args = type("Args", (), {})()
-        vars(args).update(trains.RUN, seq_length=LENGTH, max_position_embeddings=LENGTH)
-        torch.manual_seed(5)
-        module = core.make_model(trains.argparse.Namespace(**vars(args)))
-        core.save(self.path("load"), module, trains.argparse.Namespace(**vars(args)))
-        return module.eval()
-
-    def losses_of_core(self, module, case, package):
-        with open(self.path("case.json"), "w", encoding="utf-8") as file:
-            json.dump(case | {"prefix": self.prefix, "cache": self.path("cache")}, file)
-        told = subprocess.run([sys.executable, __file__, SAMPLES, package, self.path("case.json")],
-                              check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
-        samples = json.loads(told.splitlines()[-1])
-        losses, trained = [], 0
-        for step in range(STEPS):
-            batch = samples[step * BATCH:(step + 1) * BATCH]
-            tokens, labels, positions, mask = (torch.tensor([sample[key] for sample in batch])
-                                               for key in ("tokens", "labels", "position_ids",
-                                                           "loss_mask"))
-            with torch.no_grad():
-                loss = module(tokens, positions, None, labels=labels)
-            losses.append(((loss * mask).sum() / mask.sum()).item())
-            trained += int(mask.sum())
-        return losses, trained
-
-    def compare(self, tokenizer, package, config=None, flags=()):
-        """Returns how many labels have a loss."""
-        case, tokenizer_flags = tokenizer
-        module = self.model()
+    def losses_of_run(self, cache, flags):
         command = [PRETRAIN, *("--num-layers 2 --hidden-size 32 --ffn-hidden-size 64 "
                                "--num-attention-heads 4 --untie-embeddings-and-output-weights "
                                "--make-vocab-size-divisible-by 8 --hidden-dropout 0 "
@@ -145,47 +120,64 @@ class Pads(unittest.TestCase):
                                "--log-interval 1 --eval-iters 0 --split 1,0,0 --device cpu").split(),
                    "--seq-length", LENGTH, "--max-position-embeddings", LENGTH,
                    "--micro-batch-size", BATCH, "--train-iters", STEPS, "--data-path", self.prefix,
-                   "--data-cache-path", self.path("cache"), "--load", self.path("load"), "--finetune",
-                   *tokenizer_flags, *flags]
+                   "--data-cache-path", cache, "--load", self.path("load"), "--finetune", *flags]
         done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stdout[-1000:] + done.stderr)
-        found = [float(loss) for loss in re.findall(r"lm loss: ([\d.E+-]+)", done.stdout)]
-        wanted, trained = self.losses_of_core(module, case | {"config": config or {}}, package)
-        self.assertEqual(len(found), STEPS)
-        for ours, theirs in zip(found, wanted):
-            self.assertLess(abs(ours / theirs - 1), 3e-6, (found, wanted))
-        print(f"{self._testMethodName}: {trained} of {STEPS * BATCH * LENGTH} labels trained on")
-        return trained
+        return [float(loss) for loss in re.findall(r"lm loss: ([\d.E+-]+)", done.stdout)]
 
-    def test_padding_tokens_of_hugging_face_have_no_loss(self):
-        for package, flags in ((CORE_0_19, []), ("", ["--megatron-version", "core_v0.16.0"])):
-            if os.path.isdir(package or "."):
-                self.assertLess(self.compare(self.hugging_face(PAD), package, flags=flags), 150)
+    def losses_of_core(self, samples):
+        """And how many labels have one."""
+        losses, trained = [], 0
+        for step in range(STEPS):
+            batch = samples[step * BATCH:(step + 1) * BATCH]
+            tokens, labels, positions, mask = (torch.tensor([sample[key] for sample in batch])
+                                               for key in ("tokens", "labels", "position_ids",
+                                                           "loss_mask"))
+            with torch.no_grad():
+                loss = self.module(tokens, positions, None, labels=labels)
+            losses.append(((loss * mask).sum() / mask.sum()).item())
+            trained += int(mask.sum())
+        return losses, trained
 
-    def test_padding_tokens_that_end_documents_are_trained_on(self):
-        for package, flags in ((CORE_0_19, []), ("", ["--megatron-version", "core_v0.16.0"])):
-            if os.path.isdir(package or "."):
-                self.assertEqual(self.compare(self.hugging_face(EOD), package, flags=flags),
-                                 STEPS * BATCH * LENGTH)
+    def compare(self, package, cases):
+        """cases: tokenizer, config of the GPTDataset, flags, and whether labels are masked."""
+        runs = []
+        for i, ((case, tokenizer_flags), config, flags, _) in enumerate(cases):
+            cache = self.path(f"cache{i}")
+            runs.append(case | {"config": config, "prefix": self.prefix, "cache": cache,
+                                "found": self.losses_of_run(cache, tokenizer_flags + flags)})
+        with open(self.path("cases.json"), "w", encoding="utf-8") as file:
+            json.dump(runs, file)
+        told = subprocess.run([sys.executable, __file__, SAMPLES, package, self.path("cases.json")],
+                              check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
+        for run, case, samples in zip(runs, cases, json.loads(told.splitlines()[-1])):
+            with self.subTest(case=case[1:]):
+                wanted, trained = self.losses_of_core(samples)
+                print(f"{package or 'installed'}: {trained} of {STEPS * BATCH * LENGTH} labels trained on")
+                self.assertEqual(trained < STEPS * BATCH * LENGTH, case[3])
+                self.assertEqual(len(run["found"]), STEPS)
+                for ours, theirs in zip(run["found"], wanted):
+                    self.assertLess(abs(ours / theirs - 1), 3e-6, (run["found"], wanted))
 
-    def test_they_are_masked_where_that_is_allowed(self):
-        trained = self.compare(self.hugging_face(EOD), "", {"allow_ambiguous_pad_tokens": True},
-                               ["--allow-ambiguous-pad-tokens", "--megatron-version", "core_v0.16.0"])
-        self.assertLess(trained, STEPS * BATCH * LENGTH)
+    def test_padding_tokens_of_core_0_16(self):
+        old = ["--megatron-version", "core_v0.16.0"]
+        allowed = ["--allow-ambiguous-pad-tokens", *old]
+        self.compare("", [
+            (self.hugging_face(PAD), {}, old, True),
+            (self.hugging_face(EOD), {}, old, False),
+            (self.hugging_face(EOD), {"allow_ambiguous_pad_tokens": True}, allowed, True),
+            # Ends of documents are looked for before they become token 0.
+            (self.hugging_face(EOD), {"allow_ambiguous_pad_tokens": True, "reset_position_ids": True,
+                                      "eod_mask_loss": True},
+             [*allowed, "--reset-position-ids", "--eod-mask-loss"], True)])
 
-    def test_positions_and_ends_of_documents_are_looked_at_before(self):
-        self.compare(self.hugging_face(EOD), "",
-                     {"allow_ambiguous_pad_tokens": True, "reset_position_ids": True,
-                      "eod_mask_loss": True},
-                     ["--allow-ambiguous-pad-tokens", "--reset-position-ids", "--eod-mask-loss",
-                      "--megatron-version", "core_v0.16.0"])
-
-    def test_null_tokenizers_name_one(self):
+    def test_padding_tokens_of_core_0_19(self):
         if not os.path.isdir(CORE_0_19):
             self.skipTest("megatron-core 0.19.2 was not found")
-        self.assertLess(self.compare(self.null(PAD), CORE_0_19), 150)
-        self.assertEqual(self.compare(self.null(EOD), CORE_0_19), STEPS * BATCH * LENGTH)
-        self.assertEqual(self.compare(self.null(-1), CORE_0_19), STEPS * BATCH * LENGTH)
+        self.compare(CORE_0_19, [(self.hugging_face(PAD), {}, [], True),
+                                 (self.hugging_face(EOD), {}, [], False),
+                                 (self.null(PAD), {}, [], True), (self.null(EOD), {}, [], False),
+                                 (self.null(-1), {}, [], False)])
 
 
 if __name__ == "__main__":
