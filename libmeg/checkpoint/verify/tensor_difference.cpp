@@ -45,9 +45,10 @@ void widen(DType dtype, std::span<const std::byte> elements, std::span<double> i
 bool is_equal(double a, double b, const Tolerance& tolerance) {
   if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && std::isnan(b);
   if (tolerance.is_exact()) return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b);
-  // Equal first: infinities of one sign differ by NaN.
+  // Infinities have no distance: the tolerance of an infinite b would cover every a.
+  if (!std::isfinite(a) || !std::isfinite(b)) return a == b;
   // The formula of numpy.allclose: relative to b.
-  return a == b || std::abs(a - b) <= tolerance.atol + tolerance.rtol * std::abs(b);
+  return std::abs(a - b) <= tolerance.atol + tolerance.rtol * std::abs(b);
 }
 
 void add_sizes(double a, double b, ElementDifferences* found) {
@@ -55,7 +56,8 @@ void add_sizes(double a, double b, ElementDifferences* found) {
   const double difference = both_finite ? std::abs(a - b) : kInfinity;
   found->max_abs = std::max(found->max_abs, difference);
   if (difference > 0) {
-    found->max_rel = std::max(found->max_rel, b == 0 ? kInfinity : difference / std::abs(b));
+    const bool has_ratio = both_finite && b != 0;
+    found->max_rel = std::max(found->max_rel, has_ratio ? difference / std::abs(b) : kInfinity);
   }
 }
 

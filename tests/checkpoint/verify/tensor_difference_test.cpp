@@ -43,6 +43,17 @@ TEST(TensorDifference, NanEqualsNanAlone) {
   EXPECT_EQ(compare({kInfinity}, {-kInfinity}, {.atol = 1}).max_abs, HUGE_VAL);
 }
 
+TEST(TensorDifference, NoToleranceMakesAnInfinityEqualToANumber) {
+  for (const float b : {kInfinity, -kInfinity}) {
+    for (const float a : {1.0f, -b, kNan}) {
+      EXPECT_EQ(compare({a}, {b}, {.atol = 1, .rtol = 1e-3}).count, 1) << a;
+      EXPECT_EQ(compare({b}, {a}, {.atol = 1, .rtol = 1e-3}).count, 1) << a;
+    }
+    EXPECT_EQ(compare({b}, {b}, {.rtol = 1e-3}).count, 0);
+    EXPECT_EQ(compare({1}, {b}).max_rel, HUGE_VAL);
+  }
+}
+
 TEST(TensorDifference, ExactMeansTheSameBits) {
   EXPECT_EQ(compare({0.0f}, {-0.0f}).count, 1);
   EXPECT_EQ(compare({0.0f}, {-0.0f}, {.rtol = 1e-6}).count, 0);
