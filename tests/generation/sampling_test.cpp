@@ -131,6 +131,37 @@ TEST(SamplingTest, SameSeedsDrawTheSame) {
   EXPECT_NE(of_a, of_c);
 }
 
+TEST(SamplingTest, LogitsThatDifferByARoundingDrawTheSame) {
+  std::vector<float> logits = uneven_logits(3000);
+  std::vector<float> rounded = logits;
+  for (size_t i = 0; i < rounded.size(); ++i) {
+    logits[i] += 0.5f * std::cos(static_cast<float>(i) * 0.9f);  // no two are equal
+    rounded[i] = logits[i] + (i % 3 == 0 ? 3e-6f : i % 3 == 1 ? -3e-6f : 0.0f);
+  }
+  for (const serving::SamplingOptions& options :
+       {serving::SamplingOptions{}, serving::SamplingOptions{.top_k = 50},
+        serving::SamplingOptions{.top_k = 1500}, serving::SamplingOptions{.top_p = 0.5},
+        serving::SamplingOptions{.temperature = 0.7, .top_p = 0.9},
+        serving::SamplingOptions{.top_p = 0.99}}) {
+    Sampler a(options), b(options);
+    int64_t differ = 0;
+    for (int64_t i = 0; i < 400; ++i) differ += a.draw(logits) != b.draw(rounded) ? 1 : 0;
+    EXPECT_LE(differ, 2) << "top_k " << options.top_k << ", top_p " << options.top_p;
+  }
+}
+
+TEST(SamplingTest, LargeLogitsDoNotOverflowAtLowTemperatures) {
+  std::vector<float> logits(50, -1e30f);
+  logits[7] = 2e12f;
+  logits[9] = 1e12f;
+  for (const serving::SamplingOptions& options :
+       {serving::SamplingOptions{.temperature = 2e-30},
+        serving::SamplingOptions{.temperature = 2e-30, .top_k = 3},
+        serving::SamplingOptions{.temperature = 2e-30, .top_p = 0.9}}) {
+    EXPECT_EQ(Sampler(options).draw(logits), 7);
+  }
+}
+
 TEST(SamplingTest, TopPDecaysDownToItsBound) {
   const std::vector<float> logits = {0, 0, 0, 0};  // a quarter each
   const auto ids_of = [&](int64_t draw, double bound) {

@@ -79,13 +79,13 @@ void Sampler::weigh(std::span<const float> logits) {
   // Temperature before top-k and top-p, as Megatron's sampling.py has it: top-p looks at the
   // tempered probabilities.
   const auto scale = static_cast<float>(1 / options_.temperature);
-  weights_.resize(logits.size());
-  for (size_t i = 0; i < logits.size(); ++i) weights_[i] = logits[i] * scale;
   const auto count = static_cast<int64_t>(logits.size());
-  const float largest = loops.maximum(weights_.data(), count);
-  // Relative to the largest, which becomes 1, so that no exponential overflows; the common factor
-  // cancels in draw_candidate().
-  loops.scaled_exp(weights_.data(), largest, 1, weights_.data(), count);
+  const float largest = loops.maximum(logits.data(), count);
+  weights_.resize(logits.size());
+  // Relative to the largest, which becomes 1, so that neither quotients nor exponentials overflow;
+  // the common factor cancels in draw_candidate().
+  for (size_t i = 0; i < logits.size(); ++i) weights_[i] = (logits[i] - largest) * scale;
+  loops.scaled_exp(weights_.data(), /*shift=*/0, 1, weights_.data(), count);
 }
 
 void Sampler::take_top_p() {
@@ -99,42 +99,44 @@ void Sampler::take_top_p() {
   for (size_t i = 0; i < weights_.size(); ++i) {
     if (weights_[i] >= least) candidates_.push_back({weights_[i], static_cast<int32_t>(i)});
   }
-  if (top_p_ < 1 && std::isfinite(total)) cut_candidates(top_p_ * total);
+  if (top_p_ < 1) cut_candidates(top_p_ * total);
 }
 
 /// Keeps the most likely candidates, each while those before it weigh no more than `wanted`: looks
-/// for the place where that ends as quickselect does, so that nothing is sorted.
+/// for the least weight as quickselect does, so that nothing is sorted, among copies of the
+/// weights, so that the candidates stay in the order of their ids.
 void Sampler::cut_candidates(double wanted) {
-  const auto by_weight = [](double sum, const Candidate& candidate) {
-    return sum + double{candidate.weight};
-  };
+  room_.clear();
+  for (const Candidate& candidate : candidates_) room_.push_back(candidate.weight);
   double before = 0;
-  auto begin = candidates_.begin();
-  auto end = candidates_.end();
+  auto begin = room_.begin();
+  auto end = room_.end();
+  float least = 0;
+  ptrdiff_t least_count = std::ssize(room_);  // candidates of the least weight that stay
   while (begin != end) {
-    const float pivot = begin[(end - begin) / 2].weight;
-    const auto larger = std::partition(
-        begin, end, [&](const Candidate& candidate) { return candidate.weight > pivot; });
-    const double weight = std::accumulate(begin, larger, before, by_weight);
+    const float pivot = begin[(end - begin) / 2];
+    const auto larger = std::partition(begin, end, [&](float weight) { return weight > pivot; });
+    const double weight = std::accumulate(begin, larger, before);
     if (weight > wanted) {
       end = larger;
       continue;
     }
-    const auto equal = std::partition(
-        larger, end, [&](const Candidate& candidate) { return candidate.weight == pivot; });
+    const auto equal = std::partition(larger, end, [&](float other) { return other == pivot; });
     const auto equals = static_cast<double>(equal - larger);
+    least = pivot;
     if (weight + equals * double{pivot} > wanted) {
       // The end lies among equals: the first of them by id stay.
-      std::sort(larger, equal, [](const auto& a, const auto& b) { return a.id < b.id; });
-      const auto kept = static_cast<ptrdiff_t>((wanted - weight) / double{pivot}) + 1;
-      candidates_.erase(larger + std::min(kept, equal - larger), candidates_.end());
-      return;
+      least_count = static_cast<ptrdiff_t>((wanted - weight) / double{pivot}) + 1;
+      break;
     }
+    // Those before `equal` stay for certain.
+    least_count = equal - larger;
     before = weight + equals * double{pivot};
     begin = equal;
   }
-  // Nothing lies between the two ends: what is before them weighs more than was wanted, or is all.
-  candidates_.erase(begin, candidates_.end());
+  std::erase_if(candidates_, [&](const Candidate& candidate) {
+    return candidate.weight < least || (candidate.weight == least && least_count-- <= 0);
+  });
 }
 
 /// A number from 0 to `total`, below it.
@@ -145,7 +147,6 @@ double Sampler::draw_below(double total) {
 }
 
 int32_t Sampler::draw_candidate() {
-  if (candidates_.empty()) return 0;  // Logits that are no numbers.
   double total = 0;
   for (const Candidate& candidate : candidates_) total += double{candidate.weight};
   double left = draw_below(total);

@@ -14,7 +14,9 @@ namespace meg::generation {
 Status check_sampling(const serving::SamplingOptions& options, int64_t vocab_size);
 
 /// Draws the tokens of one request, each from the logits after the last one. The generator is the
-/// request's own: the same seed and the same logits give the same tokens.
+/// request's own: the same seed and the same logits give the same tokens. The draw passes the
+/// candidates in the order of their ids, so logits that differ by a rounding change a token only if
+/// the random number or a limit of top-k or top-p lies between the two.
 /// Mirrors Megatron-LM megatron/text_generation/sampling.py: sample. One difference: Megatron also
 /// draws padding ids of the vocabulary and replaces them by the last true one; here the logits are
 /// only those of true tokens.
@@ -26,8 +28,8 @@ class Sampler {
   /// Whether draw() returns the most likely token, and thus needs no other logits.
   bool is_greedy() const;
 
-  /// logits: [v], of the true vocabulary; -infinity: never drawn. With NaN among them any token
-  /// may be drawn.
+  /// logits: [v], of the true vocabulary, at least one of them finite and none NaN or +infinity;
+  /// -infinity: never drawn.
   int32_t draw(std::span<const float> logits);
 
  private:
