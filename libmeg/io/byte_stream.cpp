@@ -1,6 +1,8 @@
 #include "libmeg/io/byte_stream.h"
 
+#include <fcntl.h>
 #include <poll.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -83,6 +85,14 @@ Compression compression_of(std::string_view begin) {
 
 std::unique_ptr<ByteStream> resumed_stream(std::string begin, std::unique_ptr<ByteStream> rest) {
   return std::make_unique<ResumedStream>(std::move(begin), std::move(rest));
+}
+
+Result<FileDescriptor> open_input(const std::string& path) {
+  if (path != kStandardInput) return FileDescriptor::open_for_reading(path);
+  // A copy, since FileDescriptor closes what it holds, and 0 must stay open.
+  const int fd = ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0);
+  if (fd < 0) return errno_error(errno, "standard input");
+  return FileDescriptor(fd, "standard input");
 }
 
 std::unique_ptr<ByteStream> file_stream(const FileDescriptor& file, const StreamOptions& options) {

@@ -22,6 +22,13 @@ class ByteStream {
   virtual Result<size_t> read(std::span<std::byte> into) = 0;
 };
 
+/// The path that means standard input.
+inline constexpr const char* kStandardInput = "-";
+
+/// Opens a file or pipe that is read once, or, for kStandardInput, a copy of standard input.
+/// Opening a pipe does not wait for its writer.
+Result<FileDescriptor> open_input(const std::string& path);
+
 enum class Compression { kNone, kGzip, kZstd, kXz };
 
 /// Number of bytes at the start of a file that compression_of examines.

@@ -17,7 +17,8 @@ void declare_texts(Flags& flags, GenerateFlags& generate) {
   flags.group("Prompts and lengths");
   flags.list("--prompts", &generate.prompts, "TEXT...", "prompts to complete");
   flags.value("--prompt-file", &generate.prompt_file, "FILE",
-              "prompts to complete: one per line, or the \"text\" of each line of a .jsonl file");
+              "prompts to complete: one per line, or the \"text\" of each line of a .jsonl file; "
+              "- is standard input");
   flags
       .value("--prompt-file-num-truncate", &generate.prompt_file_num_truncate, "N",
              "read only the first N prompts of --prompt-file")

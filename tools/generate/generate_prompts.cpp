@@ -6,25 +6,28 @@
 #include <string_view>
 #include <system_error>
 
-#include "libmeg/io/mapped_file.h"
 #include "libmeg/preprocess/sources/json_line.h"
 #include "libmeg/text/text_padding.h"
 #include "libmeg/text/whitespace.h"
+#include "tools/common/report.h"
+#include "tools/common/text_lines.h"
 #include "tools/generate/generate.h"
 
 namespace meg::tools {
 namespace {
 
 /// The texts of a file's lines.
-class PromptLines {
+class PromptTexts {
  public:
-  explicit PromptLines(bool is_json) : is_json_(is_json), parser_({"text"}) {}
+  explicit PromptTexts(const std::string& name)
+      : name_(name), is_json_(name.ends_with(".jsonl")), parser_({"text"}) {}
 
   Result<std::string> text_of(std::string_view line) {
-    if (!is_json_) return std::string(line);
-    // The parser reads a little past the line, where the mapped file may end.
-    padded_.assign(line).append(text::kTextPadding, '\0');
-    MEG_RETURN_IF_ERROR(parser_.parse(std::string_view(padded_).substr(0, line.size())));
+    if (!is_json_) {
+      warn_of_json(line);
+      return std::string(line);
+    }
+    MEG_RETURN_IF_ERROR(parse(line));
     const auto texts = parser_.texts(0);
     if (texts.size() != 1) {
       return make_error(StatusCode::kCorruption, "text: expected one string, found {}",
@@ -34,7 +37,23 @@ class PromptLines {
   }
 
  private:
-  bool is_json_;
+  Status parse(std::string_view line) {
+    // The parser reads a little past the line.
+    padded_.assign(line).append(text::kTextPadding, '\0');
+    return parser_.parse(std::string_view(padded_).substr(0, line.size()));
+  }
+
+  /// A file of JSON lines with another name would give prompts of braces and quotes.
+  void warn_of_json(std::string_view line) {
+    if (has_warned_ || !text::trimmed(line).starts_with('{') || !parse(line).ok()) return;
+    has_warned_ = true;
+    warning(name_ +
+            ": has JSON lines, which are prompts as they are: for their texts, the file's name "
+            "must end in .jsonl");
+  }
+
+  const std::string name_;
+  bool is_json_, has_warned_ = false;
   preprocess::JsonLineParser parser_;
   std::string padded_;
 };
@@ -68,28 +87,30 @@ Result<Prompts> read_texts(const std::vector<std::string>& texts,
   return prompts;
 }
 
-/// max_prompts: how many are read.
-/// Reads only as many as are requested: the file may be a whole corpus.
+/// max_prompts: how many are read, because the file may be a whole corpus.
 Result<Prompts> read_file(const std::string& path, size_t max_prompts,
                           const tokenizer::Tokenizer& tokenizer) {
-  MEG_ASSIGN_OR_RETURN(const io::MappedFile file, io::MappedFile::open(path));
-  std::string_view rest = file.text();
-  PromptLines lines(path.ends_with(".jsonl"));
+  MEG_ASSIGN_OR_RETURN(TextLines lines, TextLines::open(path));
+  PromptTexts prompt_texts(lines.name());
   Prompts prompts;
-  for (int64_t number = 1; !rest.empty() && prompts.size() < max_prompts; ++number) {
-    const size_t end = std::min(rest.find('\n'), rest.size());
-    const std::string_view line = rest.substr(0, end);
-    rest.remove_prefix(std::min(end + 1, rest.size()));
+  std::string line;
+  int64_t number = 1;
+  for (; prompts.size() < max_prompts; ++number) {
+    Result<bool> more = lines.next(line);
+    if (!more.has_value()) return more.error();
+    if (!*more) break;
     if (text::trimmed(line).empty()) continue;
-    const Result<std::string> text = lines.text_of(line);
+    const Result<std::string> text = prompt_texts.text_of(line);
     Result<std::vector<int32_t>> tokens =
         text.has_value() ? tokens_of(*text, tokenizer) : Result<std::vector<int32_t>>(text.error());
     if (!tokens.has_value()) {
-      return tokens.error().with_prefix(fmt::format("{}: line {}", path, number));
+      return tokens.error().with_prefix(fmt::format("{}: line {}", lines.name(), number));
     }
     prompts.push_back(std::move(*tokens));
   }
-  return prompts;
+  if (!prompts.empty()) return prompts;
+  return make_error(StatusCode::kInvalidArgument, "{}: expected prompts, found {}", lines.name(),
+                    number == 1 ? "an empty file" : "only blank lines");
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 #include "libmeg/preprocess/sources/internal/input_file.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -113,14 +112,6 @@ class ObjectFile : public InputFile {
   std::unique_ptr<s3::Object> object_;
 };
 
-Result<io::FileDescriptor> open_local(const std::string& path) {
-  if (path != kStandardInput) return io::FileDescriptor::open_for_reading(path);
-  // A copy, since FileDescriptor closes what it holds, and 0 must stay open.
-  const int fd = ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0);
-  if (fd < 0) return errno_error(errno, "standard input");
-  return io::FileDescriptor(fd, "standard input");
-}
-
 }  // namespace
 
 Result<std::unique_ptr<InputFile>> InputFile::open(const std::string& path) {
@@ -129,7 +120,7 @@ Result<std::unique_ptr<InputFile>> InputFile::open(const std::string& path) {
     MEG_ASSIGN_OR_RETURN(std::unique_ptr<s3::Object> object, store->open(path));
     return std::unique_ptr<InputFile>(std::make_unique<ObjectFile>(std::move(object)));
   }
-  MEG_ASSIGN_OR_RETURN(io::FileDescriptor file, open_local(path));
+  MEG_ASSIGN_OR_RETURN(io::FileDescriptor file, io::open_input(path));
   return std::unique_ptr<InputFile>(std::make_unique<LocalFile>(std::move(file)));
 }
 

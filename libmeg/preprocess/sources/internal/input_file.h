@@ -13,8 +13,7 @@
 
 namespace meg::preprocess {
 
-/// The input that is standard input.
-inline constexpr const char* kStandardInput = "-";
+using io::kStandardInput;
 
 /// Bytes [begin, end) of a file.
 struct ByteRange {
