@@ -11,7 +11,6 @@ import subprocess
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SUPPRESSIONS = pathlib.Path(__file__).with_name("tsan_suppressions.txt")
 TOKENIZER = ROOT / "testdata" / "tokenizer"
 VOCABULARY = ["--vocab-file", str(TOKENIZER / "vocab.json"),
               "--merge-file", str(TOKENIZER / "merges.txt")]
@@ -23,12 +22,10 @@ class ServerProcess:
     def __init__(self, command, *flags, vocabulary=VOCABULARY, environment=None):
         self.folder = tempfile.TemporaryDirectory()
         self.log = pathlib.Path(self.folder.name) / "log"
-        environment = dict(environment or os.environ)
-        environment.setdefault("TSAN_OPTIONS", f"suppressions={SUPPRESSIONS}")
         with self.log.open("w") as log:
             self.process = subprocess.Popen([command, *vocabulary, "--port", "0", *map(str, flags)],
                                             stdout=subprocess.PIPE, stderr=log, text=True,
-                                            env=environment)
+                                            env=environment or os.environ)
         line = self.process.stdout.readline()
         found = re.search(r"http://127\.0\.0\.1:(\d+)$", line.strip())
         if found is None:

@@ -71,6 +71,68 @@ class CliTest(unittest.TestCase):
                         "https://localhost:5000", "http://localhost", "localhost:5000/"):
             self.assertIn("expected HOST:PORT", self.run_cli("", 2, address).stderr)
 
+    def test_a_line_may_end_in_cr_lf_and_begin_with_a_mark(self):
+        wanted = self.run_cli("Hello\n5\nstop\n").stdout
+        done = self.run_cli("\ufeffHello\r\n5\r\nstop\r\nHello\r\n")
+        self.assertEqual(done.stdout, wanted)
+        self.assertIn("note: standard input: lines end in CR LF", done.stderr)
+        self.assertIn("note: standard input: begins with a byte order mark", done.stderr)
+
+    def sent_without_end(self, begin, piece, answers_health):
+        """The error for a server whose answer to /api (or to /health) has no end; the most memory
+        that it took, in MiB."""
+        with socket.socket() as listening:
+            listening.bind(("127.0.0.1", 0))
+            listening.listen()
+            process = subprocess.Popen([CLI, f"127.0.0.1:{listening.getsockname()[1]}"],
+                                       stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                       stderr=subprocess.PIPE)
+            process.stdin.write(b"Hello\n5\n")
+            process.stdin.flush()
+            if answers_health:
+                with listening.accept()[0] as connection:
+                    connection.recv(65536)
+                    connection.sendall(b"HTTP/1.1 404 NOT FOUND\r\n\r\n")
+            most = 0
+            with listening.accept()[0] as connection:
+                connection.recv(65536)
+                try:
+                    connection.sendall(begin)
+                    for _ in range(2 ** 30 // len(piece) if piece else 0):
+                        connection.sendall(piece)
+                        with open(f"/proc/{process.pid}/status") as status:
+                            for line in status:
+                                if line.startswith("VmHWM"):
+                                    most = max(most, int(line.split()[1]) >> 10)
+                except OSError:
+                    pass  # the client has left
+            error = process.communicate()[1].decode()
+            self.assertEqual(process.returncode, 1, error)
+            return error, most
+
+    def test_an_answer_without_end_takes_no_memory_without_end(self):
+        head = b"HTTP/1.1 200 OK\r\n"
+        many = b"X-Header: value\r\n" * 4096
+        for begin, piece, words in (
+                (head, many, "headers of at most 64 KiB"),
+                (head + b"X: ", b"x" * 65536, "headers of at most 64 KiB"),
+                (b"", b"x" * 65536, "headers of at most 64 KiB"),
+                (head + b"\r\n", b"x" * 65536, "a body of at most 65536 KiB"),
+                (head + b"Content-Length: 68719476736\r\n\r\n", b"x" * 65536,
+                 "a body of at most 65536 KiB"),
+                (head + b"Transfer-Encoding: chunked\r\n\r\n", b"10000\r\n" + b"x" * 65536 +
+                 b"\r\n", "Transfer-Encoding: chunked")):
+            for answers_health in (True, False):
+                error, most = self.sent_without_end(begin, piece, answers_health)
+                self.assertIn(words, error)
+                self.assertLess(most, 300)
+
+    def test_an_answer_that_ends_early_is_an_error(self):
+        for answer, words in ((b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc",
+                               "expected an answer of 100 bytes, found 3"),
+                              (b"SSH-2.0-OpenSSH_9.6\r\n", "expected an answer in HTTP, found")):
+            self.assertIn(words, self.sent_without_end(answer, b"", True)[0])
+
     def answered(self, status, body):
         """What is printed where a server gives this answer, having no other path than /api."""
         with socket.socket() as listening:

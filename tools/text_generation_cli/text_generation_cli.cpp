@@ -2,39 +2,36 @@
 // tools/text_generation_cli.py.
 
 #include <fmt/core.h>
-#include <httplib.h>
 
 #include <charconv>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
-#include <iostream>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "libmeg/base/result.h"
+#include "libmeg/text/json/python_json.h"
 #include "libmeg/text/printable.h"
 #include "libmeg/text/terminal_text.h"
 #include "libmeg/text/whitespace.h"
 #include "tools/common/flags/flags.h"
 #include "tools/common/report.h"
 #include "tools/common/run_program.h"
+#include "tools/common/text_lines.h"
+#include "tools/text_generation_cli/http_client.h"
 
 namespace meg::tools {
 namespace {
 
 using nlohmann::json;
 
-constexpr time_t kAnswerSeconds = time_t{24} * 3600;  ///< The server has a timeout of its own.
-constexpr time_t kFirstAnswerSeconds = 5;
+constexpr std::chrono::hours kAnswerTime{24};  ///< The server has a timeout of its own.
+constexpr std::chrono::seconds kFirstAnswerTime{5};
 constexpr std::string_view kEnd = "stop";
 constexpr std::string_view kScheme = "http://";
-
-struct Address {
-  std::string host;
-  int port = 0;
-};
 
 Result<Address> read_address(const std::string& text) {
   std::string_view server = text;
@@ -60,12 +57,13 @@ Result<Address> read_address(const std::string& text) {
 }
 
 /// Empty at the end of input and where `stop` was typed.
-std::optional<std::string> ask(std::string_view question) {
+Result<std::optional<std::string>> ask(TextLines& lines, std::string_view question) {
   fmt::print("{}", question);
   std::fflush(stdout);
   std::string line;
-  if (!std::getline(std::cin, line) || text::trimmed(line) == kEnd) return std::nullopt;
-  return line;
+  MEG_ASSIGN_OR_RETURN(const bool more, lines.next(line));
+  if (!more || text::trimmed(line) == kEnd) return std::optional<std::string>();
+  return std::optional(std::move(line));
 }
 
 std::optional<int64_t> read_count(const std::string& line) {
@@ -76,52 +74,67 @@ std::optional<int64_t> read_count(const std::string& line) {
   return count;
 }
 
+/// The text, or the first of several, of one key of an answer. Nothing else of it is kept: as a
+/// tree a hostile one would need many times its size.
+std::optional<std::string> text_of(const std::string& body, const std::string& key) {
+  text::PythonJsonReader reader({key});
+  if (!reader.read(body).ok() || reader.texts(0).empty()) return std::nullopt;
+  return std::string(reader.texts(0).front());
+}
+
 /// The sentence in an error's body: ours and flask_restful's are objects, Megatron's a string.
 std::string error_message(const std::string& body) {
-  const json answer = json::parse(body, nullptr, false);
-  if (answer.is_string()) return answer.get<std::string>();
-  if (answer.is_object() && answer.contains("message") && answer["message"].is_string()) {
-    return answer["message"].get<std::string>();
+  if (const std::optional<std::string> message = text_of(body, "message")) return *message;
+  if (body.starts_with('"')) {
+    const json answer = json::parse(body, nullptr, false);
+    if (answer.is_string()) return answer.get<std::string>();
   }
   return text::printable(body, 200);
 }
 
-void print_answer(const httplib::Response& response) {
+void print_answer(const HttpAnswer& response) {
   if (response.status != 200) {
     fmt::print("Error {}: {}\n", response.status,
                text::terminal_text(error_message(response.body)));
     return;
   }
-  const json answer = json::parse(response.body, nullptr, false);
-  if (!answer.is_object() || !answer["text"].is_array() || answer["text"].empty() ||
-      !answer["text"][0].is_string()) {
+  const std::optional<std::string> text = text_of(response.body, "text");
+  if (!text.has_value()) {
     fmt::print("Error: expected an answer with a text, found {}\n",
                text::printable(response.body, 200));
     return;
   }
-  fmt::print("Megatron Response: \n{}\n",
-             text::terminal_text(answer["text"][0].get_ref<const std::string&>()));
+  fmt::print("Megatron Response: \n{}\n", text::terminal_text(*text));
 }
 
-Status no_answer(const std::string& server, httplib::Error error) {
-  return make_error(StatusCode::kIoError, "{}: no server answers there ({})", server,
-                    httplib::to_string(error));
+/// A server, by the name that the command line gives it.
+struct Server {
+  std::string name;
+  Address address;
+};
+
+Result<io::FileDescriptor> connect_to(const Server& server) {
+  Result<io::FileDescriptor> connection = connect_to(server.address);
+  if (connection.has_value()) return connection;
+  return make_error(StatusCode::kIoError, "{}: no server answers there ({})", server.name,
+                    connection.error().message());
 }
 
 /// A server that is busy may keep us waiting; any answer is one, Megatron's has no such path.
-Status find_server(httplib::Client& client, const std::string& server) {
-  client.set_read_timeout(kFirstAnswerSeconds);
-  const httplib::Result result = client.Get("/health");
-  client.set_read_timeout(kAnswerSeconds);
-  if (result || result.error() == httplib::Error::Read) return {};
-  return no_answer(server, result.error());
+Status find_server(const Server& server) {
+  MEG_ASSIGN_OR_RETURN(const io::FileDescriptor connection, connect_to(server));
+  const Status status =
+      exchange(connection, server.address, "GET", "/health", "", kFirstAnswerTime).status();
+  const bool is_server = status.ok() || status.code() == StatusCode::kIoError;
+  return is_server ? Status() : status.with_prefix(server.name);
 }
 
 /// One prompt and its answer; false at the end.
-Result<bool> converse(httplib::Client& client, const std::string& server) {
-  const std::optional<std::string> prompt = ask("Enter prompt: ");
+Result<bool> converse(const Server& server, TextLines& lines) {
+  MEG_ASSIGN_OR_RETURN(const std::optional<std::string> prompt, ask(lines, "Enter prompt: "));
   if (!prompt.has_value()) return false;
-  const std::optional<std::string> line = ask("Enter number of tokens to generate: ");
+  MEG_ASSIGN_OR_RETURN(const std::optional<std::string> line,
+                       ask(lines, "Enter number of tokens to generate: "));
   if (!line.has_value()) return false;
   const std::optional<int64_t> count = read_count(*line);
   if (!count.has_value()) {
@@ -129,29 +142,33 @@ Result<bool> converse(httplib::Client& client, const std::string& server) {
     return true;
   }
   const json request = {{"prompts", {*prompt}}, {"tokens_to_generate", *count}};
-  const httplib::Result result = client.Put(
-      "/api", request.dump(-1, ' ', false, json::error_handler_t::replace), "application/json");
-  if (!result) return no_answer(server, result.error());
-  print_answer(*result);
+  MEG_ASSIGN_OR_RETURN(const io::FileDescriptor connection, connect_to(server));
+  const Result<HttpAnswer> answer =
+      exchange(connection, server.address, "PUT", "/api",
+               request.dump(-1, ' ', false, json::error_handler_t::replace), kAnswerTime);
+  if (!answer.has_value()) return answer.error().with_prefix(server.name);
+  print_answer(*answer);
   return true;
 }
 
 // NOLINTNEXTLINE(bugprone-exception-escape): not the program's own main(), run_program() catches.
 int main(int argc, const char* const* argv) {
-  std::string server;
+  Server server;
   Flags flags("text_generation_cli",
               "sends prompts to a text generation server and prints its answers, until `stop` or "
               "the end of the input.");
   flags.examples(
       {"text_generation_cli localhost:5000", "text_generation_cli http://127.0.0.1:5000"});
-  flags.positional("HOST:PORT", &server, "address of run_text_generation_server");
+  flags.positional("HOST:PORT", &server.name, "address of run_text_generation_server");
   if (const std::optional<int> code = flags.parse(argc, argv)) return *code;
-  const Result<Address> address = read_address(server);
+  const Result<Address> address = read_address(server.name);
   if (!address.has_value()) return fail_usage(address.error());
-  httplib::Client client(address->host, address->port);
-  if (const Status status = find_server(client, server); !status.ok()) return fail(status);
+  server.address = *address;
+  if (const Status status = find_server(server); !status.ok()) return fail(status);
+  Result<TextLines> lines = TextLines::open(io::kStandardInput);
+  if (!lines.has_value()) return fail(lines.error());
   for (;;) {
-    const Result<bool> more = converse(client, server);
+    const Result<bool> more = converse(server, *lines);
     if (!more.has_value()) {
       fmt::print("\n");
       return fail(more.error());
