@@ -60,6 +60,7 @@ Result<std::optional<double>> Trainer::State::evaluate(samples::Split split,
         forward_only(
             *model, [&] { return data->next(split); }, std::clamp<int64_t>(own - done, 0, at_once),
             ranks, options.microbatch_group_size_per_vp_stage, std::min(at_once, most - done)));
+    MEG_RETURN_IF_ERROR(check_finite(losses).with_prefix("evaluation"));
     all.insert(all.end(), losses.begin(), losses.end());
   }
   return std::optional(reported(all));

@@ -10,10 +10,10 @@
 // training_log and, for --iterations-to-skip, dummy_train_step.
 
 namespace meg::train {
-namespace {
 
-/// losses: as many of each data-parallel rank, rank after rank; all ranks have them all.
-Status check_finite(const std::vector<MicroBatchLoss>& losses, int data_parallel_size) {
+Status Trainer::State::check_finite(const std::vector<MicroBatchLoss>& losses) const {
+  if (!optimizer->checks_for_nan()) return {};
+  const int data_parallel_size = ranks.data()->size();
   for (size_t i = 0; i < losses.size(); ++i) {
     const double loss = losses[i].loss_sum;
     if (std::isfinite(loss)) continue;
@@ -23,8 +23,6 @@ Status check_finite(const std::vector<MicroBatchLoss>& losses, int data_parallel
   }
   return {};
 }
-
-}  // namespace
 
 Result<StepReport> Trainer::State::compute_step(int64_t batch_size) {
   StepReport step;
@@ -53,9 +51,7 @@ Result<StepReport> Trainer::State::compute_step(int64_t batch_size) {
   step.lm_loss = reported(losses);
   // Check before the optimizer: a loss that is not finite is named as such, not as the first
   // gradient that it spoiled.
-  if (optimizer->checks_for_nan()) {
-    MEG_RETURN_IF_ERROR(check_finite(losses, ranks.data()->size()));
-  }
+  MEG_RETURN_IF_ERROR(check_finite(losses));
   const Optimizer::Rates rates = {
       .lr = step.lr, .weight_decay = step.weight_decay, .decoupled_lr = scheduler->decoupled_lr()};
   MEG_ASSIGN_OR_RETURN(step.outcome, timers.measure("optimizer", 1, [&] {

@@ -5,6 +5,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <csignal>
 #include <filesystem>
 #include <limits>
@@ -123,6 +124,29 @@ TEST(Trainer, DiesOfAnInfiniteLoss) {
     EXPECT_EQ(status.ok(), !check);
     if (check) {
       EXPECT_EQ(status.message().find("iteration 1: loss: expected finite"), 0U);
+    }
+  }
+}
+
+TEST(Trainer, DiesOfALossOfAnEvaluationThatIsNotFinite) {
+  for (const bool check : {true, false}) {
+    auto options = small_run();
+    options.optimizer.check_for_nan_in_loss_and_grad = check;
+    SmallTrainer run(options);
+    ASSERT_NE(run.trainer, nullptr) << run.status.message();
+    run.trainer->watch(
+        [&](const StepReport& step) {
+          if (step.iteration != 2) return;  // after which the first evaluation comes
+          parameter(*run.trainer, "decoder.final_layernorm.weight").detach().fill_(std::nanf(""));
+        },
+        {});
+    const Status status = run.run();
+    EXPECT_EQ(status.ok(), !check);
+    EXPECT_EQ(run.count("validation loss at iteration 2 | lm loss value: NAN | lm loss PPL: NAN"),
+              check ? 0 : 1);
+    if (check) {
+      EXPECT_EQ(status.message().find("evaluation: loss: expected finite numbers, found NaN"), 0U)
+          << status.message();
     }
   }
 }

@@ -113,6 +113,12 @@ struct Trainer::State {
   Status train_step();
   Status skip_step();
   Result<StepReport> compute_step(int64_t batch_size);
+
+  /// not_finite_error() for the first of a step's losses, or of an evaluation's, that is not
+  /// finite, where the run checks. losses: as many of each data-parallel rank, rank after rank; all
+  /// ranks have them all.
+  Status check_finite(const std::vector<MicroBatchLoss>& losses) const;
+
   Status report_step(const StepReport& step, int64_t batch_size);
 
   /// Samples of each split consumed so far; nullopt: this run does not read the split.
