@@ -72,6 +72,8 @@ Status serve(const Arguments& arguments, app::LoadedModel& loaded,
   served.tokenizer = loaded.tokenizer.get();
   MEG_ASSIGN_OR_RETURN(served.engine, generation::create_generation_engine(
                                           loaded.model, *loaded.tokenizer, options, ranks));
+  // Served nevertheless, so that /health can be asked what is wrong.
+  if (const Status failure = served.engine->failure(); !failure.ok()) warning(failure.message());
   return serve_texts(arguments.server, std::move(served), arguments.inference.seed);
 }
 

@@ -60,7 +60,10 @@ class SharedSequences {
       return place;
     }
     of_text_[text].push_back(sequences_.size());
-    sequences_.push_back({.tokens = example.tokens, .targets = example.targets});
+    sequences_.push_back({.tokens = example.tokens,
+                          .targets = example.targets,
+                          .text = static_cast<int64_t>(text),
+                          .first_token = example.cut});
     return of_text_[text].back();
   }
 
@@ -127,8 +130,8 @@ Result<std::vector<LambadaExample>> lambada_examples(std::span<const std::string
       return wrong_example(path, line, fmt::format("a word of up to {} tokens", sequence_length),
                            std::to_string(example.targets));
     }
-    const int64_t cut = std::max(example.context() - room, int64_t{0});
-    example.tokens.erase(example.tokens.begin(), example.tokens.begin() + cut);
+    example.cut = std::max(example.context() - room, int64_t{0});
+    example.tokens.erase(example.tokens.begin(), example.tokens.begin() + example.cut);
     examples.push_back(std::move(example));
   }
   return examples;

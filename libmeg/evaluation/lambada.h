@@ -25,6 +25,7 @@ enum class LambadaTarget : uint8_t {
 struct LambadaExample {
   std::vector<int32_t> tokens;  ///< Context, then target; both not empty.
   int64_t targets = 0;          ///< Tokens of the target.
+  int64_t cut = 0;              ///< Tokens of the text before these.
 
   int64_t context() const { return static_cast<int64_t>(tokens.size()) - targets; }
 };

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "libmeg/libtorch/device_copy.h"
@@ -176,7 +177,8 @@ class CopyOfModel {
   Status score(const at::Tensor& rows, const at::Tensor& targets) {
     for (int64_t first = 0; first < rows.size(0); first += kRowsAtOnce) {
       const int64_t count = std::min(kRowsAtOnce, rows.size(0) - first);
-      MEG_ASSIGN_OR_RETURN(at::Tensor logits, part_.logits_of(rows.narrow(0, first, count)));
+      MEG_ASSIGN_OR_RETURN(at::Tensor logits,
+                           part_.logits_of(rows.narrow(0, first, count), vocab_size_));
       BatchScores found =
           score_logits(std::move(logits), targets.narrow(0, first, count), vocab_size_);
       predicted_.push_back(std::move(found.predicted));
@@ -192,9 +194,19 @@ class CopyOfModel {
   std::vector<at::Tensor> predicted_, logprobs_;  ///< Of targets, on the last stage.
 };
 
+/// An error if the logits of one of a sequence's targets were not finite.
+Status check(const ScoringSequence& sequence, const SequenceScore& score) {
+  const auto marked = std::ranges::find_if(score.logprobs, [](float x) { return std::isnan(x); });
+  if (marked == score.logprobs.end()) return {};
+  const int64_t token = sequence.first_token + std::ssize(sequence.tokens) - sequence.targets +
+                        (marked - score.logprobs.begin());
+  return nn::not_finite_logits().with_prefix(
+      fmt::format("text {}: token {}", sequence.text, token));
+}
+
 /// Gives each sequence of these batches its part of what they found.
-void hand_out(const BatchScores& scores, const Batches& batches,
-              std::span<const ScoringSequence> sequences, std::vector<SequenceScore>& answers) {
+Status hand_out(const BatchScores& scores, const Batches& batches,
+                std::span<const ScoringSequence> sequences, std::vector<SequenceScore>& answers) {
   const at::Tensor predicted = scores.predicted.to(at::kInt).cpu();
   const at::Tensor logprobs = scores.logprobs.cpu();
   const auto* token = predicted.const_data_ptr<int32_t>();
@@ -206,8 +218,10 @@ void hand_out(const BatchScores& scores, const Batches& batches,
       answers[i].logprobs.assign(logprob, logprob + count);
       token += count;
       logprob += count;
+      MEG_RETURN_IF_ERROR(check(sequences[i], answers[i]));
     }
   }
+  return {};
 }
 
 /// What copy `copy` of `copies` computes: batches of about one length at the same time.
@@ -237,7 +251,7 @@ Status collect(BatchScores own, const Batches& batches, std::span<const ScoringS
       MEG_RETURN_IF_ERROR(copies.receive(own.predicted, copy));
       MEG_RETURN_IF_ERROR(copies.receive(own.logprobs, copy));
     }
-    hand_out(own, of_copy, sequences, answers);
+    MEG_RETURN_IF_ERROR(hand_out(own, of_copy, sequences, answers));
   }
   return {};
 }
@@ -283,7 +297,8 @@ Result<SharedWork> share_work(std::span<const ScoringSequence> sequences,
                                   options.batch_sequences.value_or(0)};
   for (const ScoringSequence& sequence : sequences) {
     // All of the work in one list, so that it is one message however many sequences there are.
-    numbers.insert(numbers.end(), {sequence.targets, std::ssize(sequence.tokens)});
+    numbers.insert(numbers.end(), {sequence.targets, sequence.text, sequence.first_token,
+                                   std::ssize(sequence.tokens)});
     numbers.insert(numbers.end(), sequence.tokens.begin(), sequence.tokens.end());
   }
   MEG_RETURN_IF_ERROR(parallel::broadcast(world, numbers, 0));
@@ -292,10 +307,14 @@ Result<SharedWork> share_work(std::span<const ScoringSequence> sequences,
   work.options.batch_tokens = numbers[1];
   if (numbers[2] > 0) work.options.batch_sequences = numbers[2];
   for (auto next = numbers.begin() + 3; next != numbers.end();) {
-    const int64_t targets = *next++;
+    ScoringSequence sequence;
+    sequence.targets = *next++;
+    sequence.text = *next++;
+    sequence.first_token = *next++;
     const int64_t size = *next++;
     work.tokens.emplace_back(next, next + size);
-    work.sequences.push_back({.tokens = work.tokens.back(), .targets = targets});
+    sequence.tokens = work.tokens.back();
+    work.sequences.push_back(sequence);
     next += size;
   }
   return work;

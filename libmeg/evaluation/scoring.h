@@ -17,6 +17,8 @@ namespace meg::evaluation {
 struct ScoringSequence {
   std::span<const int32_t> tokens;  ///< At least targets + 1.
   int64_t targets = 0;              ///< At least 1.
+  int64_t text = 0;                 ///< For errors: the number of the text that it is part of,
+  int64_t first_token = 0;          ///< and where it begins there.
 };
 
 /// The model's scores for a sequence's targets, in order.
@@ -49,8 +51,9 @@ struct ScoringOptions {
 /// ranks: those that hold the model's parts, maybe several copies of it, which share the batches.
 /// All of them call it; the sequences and options are the first rank's, and it alone gets scores.
 /// Errors: kInvalidArgument for sequences without a target or context and for a vocabulary larger
-/// than the model's; kOutOfRange for ids outside the vocabulary; kCancelled where progress says so;
-/// those of GptModel::hidden_states.
+/// than the model's; kOutOfRange for ids outside the vocabulary; kCorruption, naming text and
+/// token, if a target's logits are not finite; kCancelled where progress says so; those of
+/// GptModel::hidden_states.
 Result<std::vector<SequenceScore>> score_sequences(nn::GptModel& model,
                                                    std::span<const ScoringSequence> sequences,
                                                    const ScoringOptions& options,

@@ -30,6 +30,13 @@ Result<WikitextData> read_wikitext(const std::string& path, const tokenizer::Tok
   // Count as Megatron's strip().split(" ") does: line ends part no words, and two spaces have an
   // empty one between them.
   data.num_original_tokens = 1 + std::count(stripped.begin(), stripped.end(), ' ');
+  // Megatron reads bytes, so neither is left out.
+  if (text.starts_with("\xef\xbb\xbf")) {
+    data.notes.push_back(path + ": the byte order mark (UTF-8 BOM) is part of the text");
+  }
+  if (text.find('\r') != std::string_view::npos) {
+    data.notes.push_back(path + ": the CR of its line ends is part of the text");
+  }
   Result<std::vector<int32_t>> tokens = tokenizer::encode_text(
       *tokenizer.new_encoder(DType::kInt32), detokenize_wikitext(std::string(text)));
   if (!tokens) return tokens.error().with_prefix(path);
@@ -53,7 +60,8 @@ std::vector<ScoringSequence> wikitext_windows(std::span<const int32_t> tokens,
     if (first_target >= end) break;
     windows.push_back(
         {.tokens = tokens.subspan(static_cast<size_t>(start), static_cast<size_t>(end - start)),
-         .targets = end - first_target});
+         .targets = end - first_target,
+         .first_token = start});
   }
   return windows;
 }
@@ -65,9 +73,9 @@ WikitextSummary summarize_wikitext(const WikitextData& data,
   const auto tokenized = static_cast<double>(data.num_tokenized_tokens() - 1);
   WikitextSummary summary;
   summary.avg_loss = sum / tokenized;
-  summary.ppl = std::exp(std::min(kMaxExponent, summary.avg_loss));
+  summary.ppl = std::exp(std::min(summary.avg_loss, kMaxExponent));
   summary.token_ratio = tokenized / static_cast<double>(data.num_original_tokens - 1);
-  summary.adjusted_ppl = std::exp(std::min(kMaxExponent, summary.avg_loss * summary.token_ratio));
+  summary.adjusted_ppl = std::exp(std::min(summary.avg_loss * summary.token_ratio, kMaxExponent));
   return summary;
 }
 

@@ -13,8 +13,9 @@ namespace meg::evaluation {
 
 /// A text whose perplexity is measured.
 struct WikitextData {
-  std::vector<int32_t> tokens;      ///< Tokens of the detokenized text.
-  int64_t num_original_tokens = 0;  ///< Words between single spaces of the text as it was.
+  std::vector<int32_t> tokens;          ///< Tokens of the detokenized text.
+  int64_t num_original_tokens = 0;      ///< Words between single spaces of the text as it was.
+  std::vector<std::string> notes = {};  ///< What the user should know about the file.
 
   int64_t num_tokenized_tokens() const { return static_cast<int64_t>(tokens.size()); }
 };

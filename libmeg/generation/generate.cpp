@@ -57,7 +57,10 @@ Result<std::vector<serving::GeneratedText>> generate(
       if (event.token.has_value()) now.step_tokens.push_back({place, *event.token});
       if (!event.finished) continue;
       running.finish(event.request);
-      MEG_ASSIGN_OR_RETURN(texts[place], std::move(*event.finished));
+      if (!event.finished->has_value()) {
+        return event.finished->error().with_prefix(fmt::format("text {}", place));
+      }
+      texts[place] = std::move(**event.finished);
       ++now.finished;
     }
     now.tokens += std::ssize(now.step_tokens);

@@ -27,8 +27,8 @@ struct GenerationProgress {
 using GenerationProgressCallback = std::function<bool(const GenerationProgress&)>;
 
 /// Completes all texts, as many at a time as the engine has room for; answers in their order.
-/// The engine has no other requests. Errors: the engine's; if a request is invalid, nothing is
-/// generated, and the message begins with its number.
+/// The engine has no other requests. Errors: the engine's; the message begins with the number of
+/// the text that has failed; if a request is invalid, nothing is generated.
 Result<std::vector<serving::GeneratedText>> generate(
     serving::GenerationEngine& engine, std::vector<serving::GenerationRequest> requests,
     const GenerationProgressCallback& progress = nullptr);

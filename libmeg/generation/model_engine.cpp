@@ -73,10 +73,13 @@ class ModelEngine : public serving::GenerationEngine {
   Result<std::vector<serving::GenerationEvent>> step() override;
 
   /// Does once what a text asks for. A GPU loads its libraries and kernels when they are first
-  /// used: here, while the model is loaded, rather than while the first text waits.
+  /// used: here, while the model is loaded, rather than while the first text waits. On any device
+  /// failure() then says whether the model works at all.
   Status warm_up();
 
   Status lost() const override { return model_.model()->lost(); }
+
+  Status failure() const override { return failure_; }
 
  private:
   using Texts = std::map<int64_t, RunningText>;
@@ -105,6 +108,7 @@ class ModelEngine : public serving::GenerationEngine {
   Result<at::Tensor> last_states(std::vector<RunningText*>& texts);
   Result<at::Tensor> extend(std::span<RunningText* const> texts);
   Status score_prompt(RunningText& text, const at::Tensor& states);
+  void note_outcome(const Status& outcome);
 
   CachedModel model_;
   const tokenizer::Tokenizer& tokenizer_;
@@ -116,22 +120,27 @@ class ModelEngine : public serving::GenerationEngine {
   int64_t held_tokens_ = 0;
   int64_t held_beam_tokens_ = 0;
   int64_t next_number_ = 0;
+  Status failure_;
 };
 
 Status ModelEngine::warm_up() {
-  constexpr int64_t kPrompt = 4, kSteps = 3;  // a step is recorded when it comes again
-  if (model_.is_on_cpu() || model_.cache().capacity() < kPrompt + kSteps) return Status();
+  const bool is_short = model_.is_on_cpu();
+  const int64_t capacity = model_.cache().capacity();
+  const int64_t prompt = std::min<int64_t>(is_short ? 1 : 4, capacity);
+  // A step is recorded when it comes again.
+  const int64_t steps = std::min<int64_t>(is_short ? 0 : 3, capacity - prompt);
   const Status status = libtorch::torch_guard([&]() -> Status {
     const c10::InferenceMode inference;
-    const std::vector<int32_t> tokens(kPrompt, 0);
-    for (int64_t step = 0; step <= kSteps; ++step) {
-      const int64_t count = step == 0 ? kPrompt : 1;
+    const std::vector<int32_t> tokens(static_cast<size_t>(prompt), 0);
+    for (int64_t step = 0; step <= steps; ++step) {
+      const int64_t count = step == 0 ? prompt : 1;
       const nn::CachedTokens sequence = {.slot = 0, .count = count};
       MEG_ASSIGN_OR_RETURN(
           const at::Tensor states,
           model_.extend({&sequence, 1}, std::span(tokens).first(static_cast<size_t>(count))));
       MEG_RETURN_IF_ERROR(model_.most_likely(states.narrow(0, count - 1, 1)).status());
-      MEG_RETURN_IF_ERROR(model_.logits(states.narrow(0, count - 1, 1)).status());
+      MEG_ASSIGN_OR_RETURN(const LogitRows rows, model_.logits(states.narrow(0, count - 1, 1)));
+      failure_ = rows[0].status().with_prefix("warm-up");
     }
     return Status();
   });
@@ -139,15 +148,20 @@ Status ModelEngine::warm_up() {
   return status;
 }
 
-/// log p of all tokens of a prompt but the first.
+/// log p of all tokens of a prompt but the first, or its failure.
 Status ModelEngine::score_prompt(RunningText& text, const at::Tensor& states) {
   const std::vector<int32_t>& tokens = text.answer.tokens;
   for (int64_t first = 0; first + 1 < states.size(0); first += kScoredAtOnce) {
     const int64_t count = std::min(kScoredAtOnce, states.size(0) - 1 - first);
     MEG_ASSIGN_OR_RETURN(const LogitRows rows, model_.logits(states.narrow(0, first, count)));
     for (int64_t i = 0; i < count; ++i) {
-      const int32_t next = tokens[static_cast<size_t>(first + i + 1)];
-      text.answer.logprobs.push_back(static_cast<float>(log_probability(rows[i], next)));
+      const auto next = static_cast<size_t>(first + i + 1);
+      const Result<std::span<const float>> row = rows[i];
+      if (!row) {
+        text.failure = row.error().with_prefix(token_name(std::span(tokens).first(next)));
+        return Status();
+      }
+      text.answer.logprobs.push_back(static_cast<float>(log_probability(*row, tokens[next])));
     }
   }
   return Status();
@@ -232,7 +246,10 @@ Result<int64_t> ModelEngine::add_search(serving::GenerationRequest request) {
 
 Result<std::vector<serving::GenerationEvent>> ModelEngine::step() {
   std::vector<serving::GenerationEvent> events;
-  MEG_RETURN_IF_ERROR(step_texts(events));
+  if (const Status status = step_texts(events); !status.ok()) {
+    note_outcome(status);
+    return status;
+  }
   step_searches(events);
   return events;
 }
@@ -254,24 +271,46 @@ void ModelEngine::step_searches(std::vector<serving::GenerationEvent>& events) {
     } else if (has_ended) {
       event.finished = std::move(*search->second).take();
     }
-    if (event.finished) forget(search);
+    if (event.finished) {
+      note_outcome(event.finished->status());
+      forget(search);
+    }
     events.push_back(std::move(event));
   }
 }
 
-/// The next token of each text that is not full, by the hidden states of their last ones. A full
-/// text is among them for its logprobs alone, which keep takes_most_likely() false.
+void ModelEngine::note_outcome(const Status& outcome) {
+  // That there is no memory for a text says nothing about the model.
+  if (outcome.code() != StatusCode::kResourceExhausted) failure_ = outcome;
+}
+
+/// The next token of each text that is not full, by the hidden states of their last ones, or the
+/// text's failure. A full text is among them for its logprobs alone, which keep takes_most_likely()
+/// false.
 Status ModelEngine::draw_tokens(std::span<RunningText* const> texts, const at::Tensor& states) {
   if (std::ranges::all_of(texts, &RunningText::takes_most_likely)) {
-    MEG_ASSIGN_OR_RETURN(const std::vector<int32_t> tokens, model_.most_likely(states));
-    for (size_t i = 0; i < texts.size(); ++i) texts[i]->append(tokens[i]);
+    MEG_ASSIGN_OR_RETURN(const std::vector<Result<int32_t>> tokens, model_.most_likely(states));
+    for (size_t i = 0; i < texts.size(); ++i) {
+      std::vector<int32_t>& of_text = texts[i]->answer.tokens;
+      if (tokens[i]) {
+        of_text.push_back(*tokens[i]);
+      } else {
+        texts[i]->failure = tokens[i].error().with_prefix(token_name(of_text));
+      }
+    }
     return Status();
   }
   MEG_ASSIGN_OR_RETURN(const LogitRows rows, model_.logits(states));
   kernels::parallel_for(rows.size(), /*grain=*/1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       RunningText& text = *texts[static_cast<size_t>(i)];
-      if (!text.is_full()) text.extend(rows[i], newline_);
+      if (text.is_full() || !text.failure.ok()) continue;
+      const Result<std::span<const float>> row = rows[i];
+      if (row) {
+        text.extend(*row, newline_);
+      } else {
+        text.failure = row.error().with_prefix(token_name(text.answer.tokens));
+      }
     }
   });
   return Status();
@@ -293,10 +332,17 @@ Status ModelEngine::step_texts(std::vector<serving::GenerationEvent>& events) {
     serving::GenerationEvent event;
     event.request = text->first;
     const std::vector<int32_t>& tokens = text->second.answer.tokens;
-    if (tokens.size() > text->second.answer.prompt_size) event.token = tokens.back();
-    if (text->second.is_full() ||
-        (event.token && ends_text(text->second.request.stop, tokenizer_, tokens))) {
-      event.finished = std::move(text->second.answer);
+    if (!text->second.failure.ok()) {
+      event.finished = text->second.failure;
+    } else {
+      if (tokens.size() > text->second.answer.prompt_size) event.token = tokens.back();
+      if (text->second.is_full() ||
+          (event.token && ends_text(text->second.request.stop, tokenizer_, tokens))) {
+        event.finished = std::move(text->second.answer);
+      }
+    }
+    if (event.finished) {
+      note_outcome(event.finished->status());
       forget(text);
     }
     events.push_back(std::move(event));

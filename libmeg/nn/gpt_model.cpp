@@ -293,11 +293,24 @@ Result<at::Tensor> GptModel::logits(const GptInput& input) {
   return guarded([&] { return state_->logits(state_->part_of_logits(input)); });
 }
 
-Result<at::Tensor> GptModel::logits_of(const at::Tensor& hidden_rows) {
+Result<at::Tensor> GptModel::logits_of(const at::Tensor& hidden_rows, int64_t vocab_size) {
   MEG_RETURN_IF_ERROR(state_->check_last());
   MEG_RETURN_IF_ERROR(check_hidden_rows(state_->rules(), hidden_rows));
-  return guarded(
-      [&] { return state_->logits(linear_product(hidden_rows, state_->output_weight)); });
+  return guarded([&] {
+    at::Tensor logits = state_->logits(linear_product(hidden_rows, state_->output_weight));
+    // A sum is finite if all terms are (logits that add up to 3e38 are no model's), and on CPUs and
+    // GPUs it is the quickest reduction. Marked here in two operations, without a wait of the host,
+    // each row takes the finding along wherever its result is used. 0 times a finite sum is 0.
+    const at::Tensor sums = logits.narrow(1, 0, vocab_size).sum(1);
+    logits.select(1, 0).add_(sums, /*alpha=*/0);
+    return logits;
+  });
+}
+
+Status not_finite_logits() {
+  return {StatusCode::kCorruption,
+          "expected finite logits, found NaN or infinity: the model's weights or activations are "
+          "not finite"};
 }
 
 Result<at::Tensor> GptModel::loss(const GptInput& input, const at::Tensor& labels) {

@@ -101,13 +101,16 @@ class GptModel {
   /// kOutOfRange if one is full.
   Result<at::Tensor> hidden_states(const CachedInput& input, KvCache& cache);
 
-  /// The logits, [b, s, v] fp32 over the padded vocabulary. Last part only. Every tensor-parallel
-  /// rank gets all of them, without autograd history.
+  /// The logits, [b, s, v] fp32 over the padded vocabulary, unchecked: to generate and to score,
+  /// use logits_of(). Last part only. Every tensor-parallel rank gets all of them, without autograd
+  /// history.
   Result<at::Tensor> logits(const GptInput& input);
 
   /// Applies only the output layer, to complete rows of hidden_states(): [n, h] -> [n, v] fp32, as
-  /// in logits(). Last part only.
-  Result<at::Tensor> logits_of(const at::Tensor& hidden_rows);
+  /// in logits(), but a row begins with NaN if any of its first vocab_size logits is NaN or
+  /// infinite, so that no result of it passes for one: its maximum, the log probabilities of all
+  /// its tokens and its first element are NaN, see not_finite_logits(). Last part only.
+  Result<at::Tensor> logits_of(const at::Tensor& hidden_rows, int64_t vocab_size);
 
   /// Loss of each token, [b, s] fp32. labels: [b, s] int64, below padded_vocab_size. Last part
   /// only. Its backward pass can run once, because it overwrites the logits. Without autograd
@@ -131,5 +134,8 @@ class GptModel {
   explicit GptModel(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
+
+/// The error of a row of logits that GptModel::logits_of() has marked.
+Status not_finite_logits();
 
 }  // namespace meg::nn

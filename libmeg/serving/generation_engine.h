@@ -109,6 +109,10 @@ class GenerationEngine {
 
   /// The error that the engine cannot recover from, after which it accepts no requests.
   virtual Status lost() const { return {}; }
+
+  /// The error of the model in the last request that ended, or where the engine was made if none
+  /// has; OK if the model could complete it. A model that is well never fails.
+  virtual Status failure() const { return {}; }
 };
 
 }  // namespace meg::serving

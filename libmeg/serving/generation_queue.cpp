@@ -1,5 +1,7 @@
 #include "libmeg/serving/generation_queue.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <new>
 #include <unordered_map>
@@ -159,7 +161,7 @@ class GenerationQueue::Worker {
     if (place == places_.end()) return;
     Entry& entry = *place->second.entry;
     if (!text.has_value()) {
-      fail(entry, text.error());
+      fail(entry, text.error().with_prefix(fmt::format("text {}", place->second.text)));
     } else {
       entry.outcome[place->second.text] = std::move(*text);
       if (++entry.finished == entry.outcome.size() && !entry.failed) {
@@ -194,6 +196,7 @@ class GenerationQueue::Worker {
     queue_.load_.active = engine_.active();
     queue_.load_.beam_searches = engine_.active_beam_searches();
     queue_.load_.lost = engine_.lost();
+    queue_.load_.failure = engine_.failure();
     queue_.step_begin_ = step_begin;
   }
 

@@ -30,7 +30,7 @@ class GenerationQueue {
     int64_t active = 0;   ///< Texts and beam searches in the engine.
     int64_t beam_searches = 0;
     double step_seconds = 0;  ///< How long the engine has been at its present step; 0 at rest.
-    Status lost;              ///< The engine's.
+    Status lost, failure;     ///< The engine's.
   };
 
   /// max_waiting: jobs, at least 1.

@@ -151,9 +151,11 @@ Status MegatronApi::answer_or_fail(std::string_view body, int client, ApiAnswer*
   }
   MEG_ASSIGN_OR_RETURN(const GenerationOutcome outcome, ticket->take());
   count_tokens(outcome, answer);
-  MEG_ASSIGN_OR_RETURN(answer->body, request.beam
-                                         ? beam_answer(tokenizer_, outcome.front().beams)
-                                         : text_answer(tokenizer_, outcome, request.logprobs));
+  Result<std::string> made = request.beam ? beam_answer(tokenizer_, outcome.front().beams)
+                                          : text_answer(tokenizer_, outcome, request.logprobs);
+  // Not the client's fault, whatever the tokenizer calls it.
+  if (!made.has_value()) return {StatusCode::kInternal, made.error().message()};
+  answer->body = *std::move(made);
   return {};
 }
 

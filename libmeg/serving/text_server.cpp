@@ -32,13 +32,16 @@ TextServer::~TextServer() {
   if (server_ != nullptr) stop(std::chrono::milliseconds(0));
 }
 
-/// A step that takes longer than a request may keeps every request from an answer, so a load
-/// balancer should send its requests elsewhere.
+/// A step that takes longer than a request may keeps every request from an answer, and a model that
+/// failed on the last request will hardly do better on the next, so a load balancer should send its
+/// requests elsewhere.
 Health TextServer::health() const {
   const GenerationQueue::Load load = queue_.load();
-  Health answer{.is_ok = load.step_seconds < request_timeout_};
+  const bool is_stalled = load.step_seconds >= request_timeout_;
+  Health answer{.is_ok = !is_stalled && load.failure.ok()};
   nlohmann::json health;
-  health["status"] = answer.is_ok ? "ok" : "stalled";
+  health["status"] = is_stalled ? "stalled" : load.failure.ok() ? "ok" : "failing";
+  if (!load.failure.ok()) health["error"] = load.failure.message();
   health["model"] = name_;
   health["queue"] = load.waiting;
   health["active"] = load.active;

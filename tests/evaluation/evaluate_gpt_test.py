@@ -237,6 +237,31 @@ class EvaluateGpt(unittest.TestCase):
         self.assertIn("not the tokenizer of this checkpoint", self.error(1, load=small))
         self.assertIn("vocab-file", self.error(1, "--vocab-file", ""))
 
+    def test_a_model_whose_logits_are_not_finite_is_an_error_by_text_and_token(self):
+        words = self.folder / "words.txt"
+        words.write_text("It was the best of times , it was the worst of times ." * 9)
+        for value in ("nan", "inf", "-inf"):
+            done([sys.executable, ROOT / "tests/generation/hf_gpt2_to_megatron.py",
+                  self.folder / "hf", self.folder / "broken", "--broken-token", 50000, value])
+            output = self.folder / "absent.jsonl"
+            for flags in ([], ["--strict-lambada"], ["--json"]):
+                found = self.error(1, "--output", output, *flags, load=self.folder / "broken")
+                self.assertRegex(found, r"data\.jsonl: text \d+: token \d+: expected finite logits, "
+                                        "found NaN or infinity")
+                self.assertFalse(output.exists())
+            for flags in ([], ["--json"]):
+                self.assertRegex(self.error(1, *flags, task="WIKITEXT103", data=words,
+                                            load=self.folder / "broken"),
+                                 r"words\.txt: text 0: token \d+: expected finite logits")
+
+    def test_marks_and_carriage_returns_of_wikitext_are_scored_and_said(self):
+        path = self.folder / "windows.txt"
+        path.write_bytes(b"\xef\xbb\xbfOne two\r\nthree four\r\n")
+        process = self.evaluate(task="WIKITEXT103", data=path)
+        self.assertEqual(process.returncode, 0, process.stderr)
+        self.assertIn("windows.txt: the byte order mark (UTF-8 BOM) is part of", process.stderr)
+        self.assertIn("windows.txt: the CR of its line ends is part of the text", process.stderr)
+
     def test_no_results_are_left_where_it_fails(self):
         output = self.folder / "absent.jsonl"
         self.error(1, "--output", output, data=self.folder / "nowhere.jsonl")

@@ -7,6 +7,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "tests/nn/small_model.h"
 
@@ -168,10 +170,46 @@ TEST_F(Scoring, LogitsOfRowsAreTheModelsLogits) {
   const auto logits = model_.logits({.tokens = tokens});
   const auto hidden = model_.hidden_states({.tokens = tokens});
   ASSERT_TRUE(logits.has_value() && hidden.has_value());
-  const auto rows = model_.logits_of(hidden->flatten(0, 1));
+  const auto rows = model_.logits_of(hidden->flatten(0, 1), kVocabSize);
   ASSERT_TRUE(rows.has_value()) << rows.error().message();
   EXPECT_LT((*rows - logits->flatten(0, 1)).abs().max().item<float>(), 1e-5);
-  EXPECT_THAT(model_.logits_of(*hidden).status().message(), HasSubstr("hidden_rows: expected"));
+  EXPECT_THAT(model_.logits_of(*hidden, kVocabSize).status().message(),
+              HasSubstr("hidden_rows: expected"));
+}
+
+TEST_F(Scoring, RowsWhoseLogitsAreNotFiniteBeginWithNan) {
+  const c10::InferenceMode without_gradients;
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  at::Tensor embeddings = model_.parameters()[0].tensor;
+  ASSERT_EQ(embeddings.size(0), model_.config().padded_vocab_size);
+  const at::Tensor hidden = at::randn({40, model_.config().hidden_size});
+  const at::Tensor well = *model_.logits_of(hidden, kVocabSize);
+  EXPECT_TRUE(at::equal(well, at::matmul(hidden, embeddings.t())) ||
+              at::allclose(well, at::matmul(hidden, embeddings.t()), 1e-5, 1e-5));
+  // A row of one infinity gives half of the positions -infinity alone, which no softmax shows.
+  for (const float value : {std::nanf(""), kInfinity, -kInfinity}) {
+    for (const int64_t token : {int64_t{0}, int64_t{5}, kVocabSize - 1, kVocabSize}) {
+      const at::Tensor kept = embeddings[token].clone();
+      embeddings[token][3] = value;
+      const at::Tensor rows = *model_.logits_of(hidden, kVocabSize);
+      EXPECT_EQ(rows.select(1, 0).isnan().all().item<bool>(), token < kVocabSize) << token;
+      embeddings[token].copy_(kept);
+    }
+  }
+}
+
+TEST_F(Scoring, ATargetWhoseLogitsAreNotFiniteIsAnErrorByTextAndToken) {
+  {
+    const c10::NoGradGuard without_gradients;
+    model_.parameters()[0].tensor[2].fill_(std::numeric_limits<float>::infinity());
+  }
+  const std::vector<int32_t> tokens = {1, 3, 4, 5};
+  const std::vector<ScoringSequence> sequences = {
+      {.tokens = tokens, .targets = 2, .text = 7, .first_token = 10}};
+  ScoringOptions options;
+  options.vocab_size = kVocabSize;
+  EXPECT_THAT(score_sequences(model_, sequences, options).status().message(),
+              HasSubstr("text 7: token 12: expected finite logits, found NaN or infinity"));
 }
 
 }  // namespace

@@ -235,7 +235,7 @@ TEST(BeamSearchTest, TokensOfAllSearchesAreBounded) {
       HasSubstr("at most 60 tokens in all texts of a beam search, found 7 texts of 2 and 8"));
 }
 
-TEST(BeamSearchTest, AModelWhoseLogitsAreNoNumbersEndsTheSearchAlone) {
+TEST(BeamSearchTest, AModelWhoseLogitsAreNotFiniteEndsTheSearchAlone) {
   nn::GptModel model = test::small_model(test::small_config());
   const LetterTokenizer tokenizer = LetterTokenizer::numbers(kTokens);
   {
@@ -247,7 +247,8 @@ TEST(BeamSearchTest, AModelWhoseLogitsAreNoNumbersEndsTheSearchAlone) {
   const auto events = engine->step();
   ASSERT_TRUE(events.has_value()) << events.status().message();
   ASSERT_TRUE(events->front().finished.has_value());
-  EXPECT_THAT(events->front().finished->status().message(), HasSubstr("not numbers"));
+  EXPECT_THAT(events->front().finished->status().message(),
+              HasSubstr("token 2: expected finite logits"));
   EXPECT_EQ(engine->active(), 0);
 }
 

@@ -265,6 +265,70 @@ class GenerateTest(unittest.TestCase):
         done = self.run_program(*few, "--allow-other-tokenizer", load=load)
         self.assertEqual(done.returncode, 0, done.stderr)
 
+    def test_a_model_whose_logits_are_not_finite_is_an_error_by_text_and_token(self):
+        texts = ["--prompts", "Hello there", "In 1492"]
+        for value in ("nan", "inf", "-inf"):
+            # A token that no text has: the hidden states are finite.
+            python(os.path.join(HERE, "hf_gpt2_to_megatron.py"), self.at("hf"),
+                   self.at("broken"), "--broken-token", "50000", value)
+            for flags in ([], ["--greedy"], ["--top_k", "5"], ["--top_p", "0.9"], ["--logprobs"],
+                          ["--temperature", "1e-31"], ["--beam-width", "2"],
+                          ["--logprobs", "--tokens-to-generate", "0"], ["--micro-batch-size", "1"]):
+                done = self.run_program(*texts, "--output", self.at("no.jsonl"), *flags,
+                                        load="broken")
+                self.assertEqual((done.returncode, done.stdout), (1, ""), (value, flags))
+                self.assertRegex(done.stderr.splitlines()[-1],
+                                 r"^error: text \d: token \d: expected finite logits, found NaN or "
+                                 "infinity", (value, flags))
+                self.assertFalse(os.path.exists(self.at("no.jsonl")))
+            done = self.run_program("--interactive", stdin="Hello\nHello\n", load="broken")
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertIn("error: text 0: token 1: expected finite logits", done.stderr)
+
+    def test_marks_and_ends_of_lines_are_no_part_of_prompts(self):
+        wanted = [line["prompt"] for line in self.lines_of("--prompts", "Hello", "In 1492",
+                                                           "--tokens-to-generate", "0")]
+        for name, content in (("crlf.txt", b"Hello\r\n\r\nIn 1492\r\n"),
+                              ("cr.txt", b"Hello\rIn 1492"),
+                              ("mark.txt", b"\xef\xbb\xbfHello\n \nIn 1492\n"),
+                              ("both.jsonl",
+                               b'\xef\xbb\xbf{"text": "Hello"}\r\n{"text": "In 1492"}\r\n')):
+            with open(self.at(name), "wb") as file:
+                file.write(content)
+            done = self.run_program("--prompt-file", self.at(name), "--tokens-to-generate", "0")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual([json.loads(line)["prompt"] for line in done.stdout.splitlines()],
+                             wanted, name)
+            self.assertEqual("end in CR" in done.stderr, b"\r" in content, done.stderr)
+            self.assertEqual("byte order mark" in done.stderr, content[0] == 0xef, done.stderr)
+        done = self.run_program("--interactive", "--greedy", "--tokens-to-generate", "1",
+                                stdin="\ufeffHello\r\nstop\r\nIn 1492\r\n")
+        alone = self.run_program("--interactive", "--greedy", "--tokens-to-generate", "1",
+                                 stdin="Hello\nstop\n")
+        self.assertEqual((done.returncode, done.stdout), (0, alone.stdout))
+        self.assertIn("standard input: lines end in CR LF", done.stderr)
+
+    def test_prompts_come_from_pipes_and_an_empty_file_is_an_error(self):
+        wanted = self.lines_of("--prompts", "Hello", "In 1492", "--greedy")
+        piped = self.run_program("--prompt-file", "-", "--greedy", stdin="Hello\nIn 1492")
+        self.assertEqual([json.loads(line) for line in piped.stdout.splitlines()], wanted)
+        pipe = self.at("pipe.jsonl")
+        os.mkfifo(pipe)
+        writer = subprocess.Popen(["sh", "-c", 'echo "$0" > "$1"', '{"text": "Hello"}', pipe])
+        self.assertEqual(self.lines_of("--prompt-file", pipe, "--greedy"), wanted[:1])
+        self.assertEqual(writer.wait(), 0)
+        for content, found in ((b"", "an empty file"), (b"\xef\xbb\xbf", "an empty file"),
+                               (b" \n\r\n", "only blank lines")):
+            for name in ("empty.txt", "empty.jsonl"):
+                with open(self.at(name), "wb") as file:
+                    file.write(content)
+                self.assertIn(f"{name}: expected prompts, found {found}",
+                              self.error_of(1, "--prompt-file", self.at(name)))
+        with open(self.at("lines.json"), "w", encoding="utf8") as file:
+            file.write('{"text": "Hello"}\n')
+        done = self.run_program("--prompt-file", self.at("lines.json"))
+        self.assertIn("lines.json: has JSON lines, which are prompts as they are", done.stderr)
+
     def test_wrong_usage_and_wrong_prompts_are_errors(self):
         prompts = ["--prompt-file", self.at("prompts.jsonl")]
         self.assertIn("found 0", self.error_of(2))

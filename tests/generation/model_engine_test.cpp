@@ -4,9 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 #include <map>
 #include <set>
+#include <string>
 
 #include "libmeg/generation/generate.h"
 #include "libmeg/generation/internal/cached_model.h"
@@ -19,6 +21,7 @@ namespace {
 
 using test::LetterTokenizer;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 /// Positions for some tokens; three rows of the vocabulary pad it.
 model::GptConfig roomy(model::GptConfig config) {
@@ -84,10 +87,16 @@ TEST(CachedModelTest, FindsTheMostLikelyTokensOfItsLogits) {
   const auto tokens = cached->most_likely(hidden);
   const auto rows = cached->logits(hidden);
   ASSERT_TRUE(tokens.has_value() && rows.has_value());
+  std::set<int32_t> found;
   for (int64_t i = 0; i < rows->size(); ++i) {
-    EXPECT_EQ((*tokens)[static_cast<size_t>(i)], i == 7 ? -1 : most_likely((*rows)[i])) << i;
+    const Result<int32_t>& token = (*tokens)[static_cast<size_t>(i)];
+    EXPECT_EQ(token.has_value(), i != 7);
+    ASSERT_EQ((*rows)[i].has_value(), i != 7);
+    if (i == 7) continue;
+    EXPECT_EQ(*token, most_likely(*(*rows)[i])) << i;
+    found.insert(*token);
   }
-  EXPECT_THAT(*tokens, ::testing::Contains(4));
+  EXPECT_THAT(found, ::testing::Contains(4));
 }
 
 TEST(ModelEngineTest, GreedyTokensAreTheMostLikelyOfWholeForwardPasses) {
@@ -292,18 +301,66 @@ TEST(ModelEngineTest, ATokenizerThatIsTooLargeForTheModelIsAnError) {
             StatusCode::kInvalidArgument);
 }
 
-TEST(ModelEngineTest, AModelWhoseLogitsAreNoNumbersIsAnError) {
-  Served served;
+/// One request for each way in which logits are used.
+std::vector<serving::GenerationRequest> requests_of_all_kinds() {
+  std::vector<serving::GenerationRequest> requests(8, {.prompt = {1, 4}, .tokens_to_generate = 2});
+  requests[1].sampling.top_k = 1;
+  requests[2].sampling.top_k = 5;
+  requests[3].sampling.top_p = 0.9;
+  requests[4].sampling = {.temperature = 1e-31};
+  requests[5].logprobs = true;
+  requests[6].logprobs = true;
+  requests[6].tokens_to_generate = 0;
+  requests[7].beam = {.beam_width = 2, .num_return_gen = 2, .stop_token = -1};
+  return requests;
+}
+
+TEST(ModelEngineTest, AModelWhoseLogitsAreNotFiniteIsAnErrorByTextAndToken) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (const float value : {std::nanf(""), kInfinity, -kInfinity}) {
+    Served served;
+    EXPECT_TRUE(served.engine->failure().ok());
+    {
+      const c10::NoGradGuard without_gradients;
+      // Of a token that no prompt has: its logit is not finite, all hidden states are.
+      served.model.parameters()[0].tensor[9].fill_(value);
+    }
+    std::vector<serving::GenerationRequest> requests = requests_of_all_kinds();
+    for (size_t i = 0; i < requests.size(); ++i) {
+      const std::string where = i == 5 || i == 6 ? "text 0: token 1: " : "text 0: token 2: ";
+      EXPECT_THAT(generate(*served.engine, {requests[i]}).status().message(),
+                  StartsWith(where + "expected finite logits, found NaN or infinity"))
+          << i << " " << value;
+      EXPECT_EQ(served.engine->active(), 0);
+      EXPECT_FALSE(served.engine->failure().ok());
+    }
+    EXPECT_THAT(generate(*served.engine, requests).status().message(), StartsWith("text "));
+    auto remade = create_generation_engine(served.model, served.tokenizer, {});
+    EXPECT_THAT((*remade)->failure().message(), StartsWith("warm-up: expected finite logits"));
+  }
+}
+
+TEST(ModelEngineTest, ATextWhoseLogitsAreNotFiniteFailsAlone) {
+  model::GptConfig config = roomy(test::small_config());
+  config.untie_embeddings_and_output_weights = true;
+  Served served(config, {.max_slots = 2});
   {
     const c10::NoGradGuard without_gradients;
-    at::Tensor(served.model.parameters().back().tensor)
-        .fill_(std::numeric_limits<float>::quiet_NaN());
+    served.model.parameters()[0].tensor[9].fill_(std::nanf(""));  // only who reads it meets it
   }
-  for (const double top_p : {0.0, 0.9}) {
-    serving::GenerationRequest request{.prompt = {1}, .tokens_to_generate = 2};
-    request.sampling.top_p = top_p;
-    EXPECT_THAT(generate(*served.engine, {request}).status().message(), HasSubstr("not numbers"));
+  const int64_t well = *served.engine->add({.prompt = {1}, .tokens_to_generate = 1});
+  ASSERT_TRUE(served.engine->add({.prompt = {1, 9}, .tokens_to_generate = 1}).has_value());
+  const auto events = served.engine->step();
+  ASSERT_TRUE(events.has_value()) << events.status().message();
+  for (const serving::GenerationEvent& event : *events) {
+    ASSERT_TRUE(event.finished.has_value());
+    EXPECT_EQ(event.finished->has_value(), event.request == well);
+    EXPECT_EQ(event.token.has_value(), event.request == well);
   }
+  EXPECT_EQ(served.engine->active(), 0);
+  EXPECT_FALSE(served.engine->failure().ok());
+  served.text({.prompt = {1}, .tokens_to_generate = 1});
+  EXPECT_TRUE(served.engine->failure().ok()) << "the last text is well";
 }
 
 TEST(GenerateTest, ProgressCountsAndCanEndTheWork) {

@@ -43,7 +43,7 @@ at::Tensor step(GptModel& model, KvCache& cache, const std::vector<CachedTokens>
   const c10::InferenceMode inference;
   const auto states = model.hidden_states({.tokens = tokens, .sequences = sequences}, cache);
   EXPECT_TRUE(states.has_value()) << states.status().message();
-  const auto logits = model.logits_of((*states)[0]);
+  const auto logits = model.logits_of((*states)[0], model.config().padded_vocab_size);
   EXPECT_TRUE(logits.has_value()) << logits.status().message();
   return *logits;
 }
@@ -192,7 +192,7 @@ TEST(KvCacheTest, WhatDoesNotFitIsAnError) {
           .status()
           .message(),
       HasSubstr("max_position_embeddings 12"));
-  EXPECT_THAT(model.logits_of(at::zeros({2, 3})).status().message(), HasSubstr("hidden_rows"));
+  EXPECT_THAT(model.logits_of(at::zeros({2, 3}), 1).status().message(), HasSubstr("hidden_rows"));
 }
 
 }  // namespace

@@ -160,7 +160,7 @@ TEST(GenerationQueueTest, ASearchThatFailsEndsAlone) {
   ASSERT_TRUE(running.has_value());
   GenerationRequest failing = search_of(3);
   failing.beam->stop_token = StandInEngine::kFailingStop;
-  EXPECT_EQ(run(*queue, {failing}).status().message(), "the search failed");
+  EXPECT_EQ(run(*queue, {failing}).status().message(), "text 0: the search failed");
   EXPECT_TRUE(outcome_of(*running).has_value());
 }
 

@@ -125,6 +125,26 @@ class RunServerTest(unittest.TestCase):
     def test_health_names_the_checkpoint(self):
         self.assertIn("checkpoint", self.server.health()[1]["model"])
 
+    def test_a_model_whose_logits_are_not_finite_is_a_500_and_health_says_so(self):
+        for value in ("nan", "-inf"):
+            python(ROOT / "tests/generation/hf_gpt2_to_megatron.py", self.folder / "hf",
+                   self.folder / "broken", "--broken-token", "50000", value)
+            server = ServerProcess(SERVER, "--load", self.folder / "broken", "--device", "cpu",
+                                   vocabulary=GPT2, environment=ENVIRONMENT)
+            status, health = server.health()
+            self.assertEqual((status, health["status"]), (503, "failing"))
+            self.assertIn("expected finite logits", health["error"])
+            self.assertIn("warning: warm-up: expected finite logits", server.log_text())
+            for how in ({}, {"top_k": 1}, {"top_k": 9}, {"top_p": 0.9}, {"logprobs": True},
+                        {"logprobs": True, "tokens_to_generate": 0}, {"temperature": 1e-31},
+                        {"beam_width": 3}):
+                prompts = ["Hello"] if "beam_width" in how else ["Hello", "In 1492"]
+                status, answer = server.ask({"prompts": prompts, "tokens_to_generate": 3, **how})
+                self.assertEqual(status, 500, how)
+                self.assertRegex(answer["message"], r"^text \d: token \d: expected finite logits")
+                self.assertEqual(server.health()[1]["status"], "failing")
+            self.assertEqual(server.stop(), 0)
+
     def test_what_does_not_fit_is_an_error_at_the_start(self):
         for vocabulary, words in ((GPT2 + SHAPE + ["--num-layers", "5"], "num_layers"),
                                   (GPT2 + ["--host", "no.such.host.invalid"], "cannot listen on")):

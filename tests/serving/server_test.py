@@ -476,7 +476,7 @@ class BeamSearches(ServedTest):
 
     def test_one_that_fails_is_a_500(self):
         answer = self.ask(dict(self.search, stop_token=77), 500)
-        self.assertEqual(answer["message"], "the search failed")
+        self.assertEqual(answer["message"], "text 0: the search failed")
         self.expect_alive()
 
 

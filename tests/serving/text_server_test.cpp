@@ -30,14 +30,17 @@ class FragileEngine : public StandInEngine {
 
   Result<std::vector<GenerationEvent>> step() override {
     auto events = StandInEngine::step();
+    failure_ = events.status();
     if (!events.has_value()) lost_ = events.error();
     return events;
   }
 
   Status lost() const override { return lost_; }
 
+  Status failure() const override { return failure_; }
+
  private:
-  Status lost_;
+  Status lost_, failure_;
 };
 
 class TextServerTest : public testing::Test {
@@ -138,6 +141,19 @@ TEST_F(TextServerTest, TellsWhatTheEngineIsLostBy) {
   EXPECT_THAT(ask("PUT /api", R"({"prompts":["a"],"tokens_to_generate":3})"),
               StartsWith("HTTP/1.1 5"));
   EXPECT_FALSE(server_->lost().ok());
+}
+
+TEST_F(TextServerTest, HealthSaysThatTheModelFailsUntilARequestIsWell) {
+  engine_.failing_step = 0;
+  start();
+  for (const bool fails : {true, false}) {
+    ask("PUT /api", R"({"prompts":["a"],"tokens_to_generate":3})");
+    const std::string answer = ask("GET /health");
+    EXPECT_THAT(answer, StartsWith(fails ? "HTTP/1.1 503" : "HTTP/1.1 200"));
+    const nlohmann::json health = body_of(answer);
+    EXPECT_EQ(health["status"], fails ? "failing" : "ok");
+    EXPECT_EQ(health.value("error", ""), fails ? "the step failed" : "");
+  }
 }
 
 TEST_F(TextServerTest, StoppingAnswersTheRequestThatRuns) {

@@ -40,12 +40,12 @@ Status score(const EvaluateFlags& flags, app::LoadedModel& loaded,
   std::vector<std::vector<evaluation::LambadaExample>> examples;
   for (Definition& definition : definitions) examples.push_back(std::move(definition.examples));
   ProgressBar bar(0);
-  MEG_ASSIGN_OR_RETURN(auto scores, evaluation::score_lambada(
-                                        loaded.model, examples,
-                                        scoring_options(flags, *loaded.tokenizer, bar), ranks));
+  auto scores = evaluation::score_lambada(loaded.model, examples,
+                                          scoring_options(flags, *loaded.tokenizer, bar), ranks);
+  if (!scores) return scores.error().with_prefix(flags.valid_data);
   for (size_t i = 0; i < definitions.size(); ++i) {
     definitions[i].examples = std::move(examples[i]);
-    definitions[i].scores = std::move(scores[i]);
+    definitions[i].scores = std::move((*scores)[i]);
   }
   return Status();
 }

@@ -5,6 +5,7 @@
 #include "libmeg/base/stopwatch.h"
 #include "libmeg/evaluation/wikitext.h"
 #include "tools/common/json_output.h"
+#include "tools/common/report.h"
 #include "tools/evaluate_gpt/evaluate_gpt.h"
 
 namespace meg::tools {
@@ -51,6 +52,7 @@ Status evaluate_wikitext(const EvaluateFlags& flags, app::LoadedModel& loaded,
   MEG_ASSIGN_OR_RETURN(const evaluation::WikitextData data,
                        evaluation::read_wikitext(flags.valid_data, *loaded.tokenizer));
   seconds.tokenize = tokenizing.seconds();
+  for (const std::string& text : data.notes) note(text);
   print_line(flags,
              fmt::format(" > number of original tokens: {}, number of detokenized tokens: {}",
                          data.num_original_tokens, data.num_tokenized_tokens()));
@@ -59,16 +61,15 @@ Status evaluate_wikitext(const EvaluateFlags& flags, app::LoadedModel& loaded,
   const auto windows =
       evaluation::wikitext_windows(data.tokens, loaded.sequence_length, flags.overlapping_eval);
   ProgressBar bar(0);
-  MEG_ASSIGN_OR_RETURN(
-      const auto scores,
-      evaluation::score_sequences(loaded.model, windows,
-                                  scoring_options(flags, *loaded.tokenizer, bar), ranks));
+  const auto scores = evaluation::score_sequences(
+      loaded.model, windows, scoring_options(flags, *loaded.tokenizer, bar), ranks);
   bar.clear();
+  if (!scores) return scores.error().with_prefix(flags.valid_data);
   seconds.score = scoring.seconds();
   int64_t tokens = 0;
   for (const auto& window : windows) tokens += static_cast<int64_t>(window.tokens.size()) - 1;
   print_rate(flags, static_cast<int64_t>(windows.size()), "windows", tokens, seconds.score);
-  const evaluation::WikitextSummary summary = evaluation::summarize_wikitext(data, scores);
+  const evaluation::WikitextSummary summary = evaluation::summarize_wikitext(data, *scores);
   print_results(flags, fmt::format("avg loss: {:.4E} | ppl: {:.4E} | adjusted ppl: {:.4E} | "
                                    "token ratio: {} |",
                                    summary.avg_loss, summary.ppl, summary.adjusted_ppl,

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <iostream>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <utility>
@@ -22,6 +21,7 @@
 #include "tools/common/progress_bar.h"
 #include "tools/common/report.h"
 #include "tools/common/run_program.h"
+#include "tools/common/text_lines.h"
 
 namespace meg::tools {
 namespace {
@@ -207,12 +207,16 @@ Status talk(const GenerateFlags& flags, app::LoadedModel& loaded,
       const std::unique_ptr<serving::GenerationEngine> engine,
       generation::create_generation_engine(loaded.model, *loaded.tokenizer,
                                            engine_options(flags, loaded, {}), ranks));
+  MEG_ASSIGN_OR_RETURN(TextLines lines, TextLines::open(io::kStandardInput));
   for (int64_t number = 0;; ++number) {
     fmt::print(stderr, "Enter prompt: ");
     std::string prompt;
-    if (!std::getline(std::cin, prompt) || prompt == "stop") return Status();
+    MEG_ASSIGN_OR_RETURN(const bool more, lines.next(prompt));
+    if (!more || prompt == "stop") return Status();
     const Status status = answer(flags, loaded, *engine, prompt, number);
-    // The loop continues: one prompt that is too long does not end a session.
+    // The loop continues: one prompt that is too long does not end a session. A model that fails
+    // does.
+    if (!engine->failure().ok()) return status;
     if (!status.ok()) warning(status.message());
   }
 }

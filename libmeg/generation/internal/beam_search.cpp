@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <stdexcept>
 #include <utility>
 
 #include "libmeg/generation/internal/forbidden_tokens.h"
 #include "libmeg/generation/internal/request_checks.h"
+#include "libmeg/generation/internal/running_text.h"
 #include "libmeg/generation/internal/token_scores.h"
 #include "libmeg/kernels/cpu/parallel_for.h"
 
@@ -121,10 +121,18 @@ Result<at::Tensor> BeamSearch::last_states() {
 /// The 2 * beam_width best next tokens of all texts, best first: enough where each stops once.
 Result<std::vector<BeamSearch::Step>> BeamSearch::best_steps(const at::Tensor& states) {
   // One text a thread: a row of logits takes longer than starting the thread.
-  MEG_ASSIGN_OR_RETURN(const LogitRows rows, model_.logits(states));
-  std::vector<std::vector<Step>> of_texts(static_cast<size_t>(rows.size()));
-  kernels::parallel_for(rows.size(), /*grain=*/1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) of_texts[static_cast<size_t>(i)] = steps_of(i, rows[i]);
+  MEG_ASSIGN_OR_RETURN(const LogitRows logits, model_.logits(states));
+  std::vector<std::span<const float>> rows;
+  for (int64_t i = 0; i < logits.size(); ++i) {
+    Result<std::span<const float>> row = logits[i];
+    if (!row) return row.error().with_prefix(token_name(open_[static_cast<size_t>(i)].tokens));
+    rows.push_back(*row);
+  }
+  std::vector<std::vector<Step>> of_texts(rows.size());
+  kernels::parallel_for(logits.size(), /*grain=*/1, [&](int64_t begin, int64_t end) {
+    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
+      of_texts[i] = steps_of(static_cast<int64_t>(i), rows[i]);
+    }
   });
   std::vector<Step> best;
   for (const std::vector<Step>& steps : of_texts)
@@ -133,11 +141,10 @@ Result<std::vector<BeamSearch::Step>> BeamSearch::best_steps(const at::Tensor& s
   return best;
 }
 
-/// The same of one text. Throws std::runtime_error where the logits are not numbers.
+/// The same of one text.
 std::vector<BeamSearch::Step> BeamSearch::steps_of(int64_t beam,
                                                    std::span<const float> logits) const {
   const double total = log_sum_exp(logits);
-  if (!std::isfinite(total)) throw std::runtime_error("the model's logits are not numbers");
   const Open& open = open_[static_cast<size_t>(beam)];
   const std::vector<int32_t> forbidden = forbidden_tokens(request_, open.tokens, newline_);
   // Forbidden tokens may be among the best, and are pushed to the end only afterwards.

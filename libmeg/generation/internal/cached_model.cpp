@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 
+#include <cmath>
+
 #include "libmeg/libtorch/torch_guard.h"
 
 namespace meg::generation {
@@ -13,6 +15,12 @@ LogitRows::LogitRows(at::Tensor logits, int64_t vocab_size)
       rows_(logits_.size(0)),
       stride_(logits_.stride(0)),
       vocab_size_(vocab_size) {}
+
+Result<std::span<const float>> LogitRows::operator[](int64_t row) const {
+  const float* const logits = data_ + row * stride_;
+  if (std::isnan(*logits)) return nn::not_finite_logits();
+  return std::span(logits, static_cast<size_t>(vocab_size_));
+}
 
 Result<CachedModel> CachedModel::create(std::shared_ptr<ModelRanks> model, int64_t vocab_size,
                                         int64_t slots, int64_t capacity) {
@@ -28,7 +36,7 @@ Result<CachedModel> CachedModel::create(std::shared_ptr<ModelRanks> model, int64
 
 Result<LogitRows> CachedModel::logits(const at::Tensor& hidden_states) {
   const c10::InferenceMode inference;
-  MEG_ASSIGN_OR_RETURN(at::Tensor logits, model_->logits(hidden_states));
+  MEG_ASSIGN_OR_RETURN(at::Tensor logits, model_->logits(hidden_states, vocab_size_));
   MEG_RETURN_IF_ERROR(libtorch::torch_guard([&] {
     logits = logits.to(at::kCPU).contiguous();
     return Status();
@@ -36,14 +44,20 @@ Result<LogitRows> CachedModel::logits(const at::Tensor& hidden_states) {
   return LogitRows(std::move(logits), vocab_size_);
 }
 
-Result<std::vector<int32_t>> CachedModel::most_likely(const at::Tensor& hidden_states) {
+Result<std::vector<Result<int32_t>>> CachedModel::most_likely(const at::Tensor& hidden_states) {
   const c10::InferenceMode inference;
   MEG_ASSIGN_OR_RETURN(const at::Tensor ids, model_->most_likely(hidden_states, vocab_size_));
-  std::vector<int32_t> tokens;
+  std::vector<Result<int32_t>> tokens;
   MEG_RETURN_IF_ERROR(libtorch::torch_guard([&] {
     const at::Tensor found = ids.cpu();
     const auto* begin = found.const_data_ptr<int64_t>();
-    tokens.assign(begin, begin + found.numel());
+    for (int64_t i = 0; i < found.numel(); ++i) {
+      if (begin[i] < 0) {
+        tokens.emplace_back(nn::not_finite_logits());
+      } else {
+        tokens.emplace_back(static_cast<int32_t>(begin[i]));
+      }
+    }
     return Status();
   }));
   return tokens;

@@ -17,14 +17,13 @@ namespace meg::generation {
 /// Logits of chosen tokens over the true vocabulary, on the host.
 class LogitRows {
  public:
-  /// logits: [rows, v or more] fp32 on a CPU.
+  /// logits: of GptModel::logits_of(), on a CPU.
   LogitRows(at::Tensor logits, int64_t vocab_size);
 
   int64_t size() const { return rows_; }
 
-  std::span<const float> operator[](int64_t row) const {
-    return {data_ + row * stride_, static_cast<size_t>(vocab_size_)};
-  }
+  /// nn::not_finite_logits() for a row that is marked.
+  Result<std::span<const float>> operator[](int64_t row) const;
 
  private:
   at::Tensor logits_;
@@ -70,9 +69,9 @@ class CachedModel {
   /// What the output layer makes of hidden states [n, h].
   Result<LogitRows> logits(const at::Tensor& hidden_states);
 
-  /// The token with the largest logit for each row, the first one if several are equal, or -1 if
-  /// some are NaN. Computed on the model's device, so that a GPU sends only n numbers.
-  Result<std::vector<int32_t>> most_likely(const at::Tensor& hidden_states);
+  /// The token with the largest logit for each row, the first one if several are equal, or
+  /// nn::not_finite_logits(). Computed on the model's device, so that a GPU sends only n numbers.
+  Result<std::vector<Result<int32_t>>> most_likely(const at::Tensor& hidden_states);
 
  private:
   CachedModel(std::shared_ptr<ModelRanks> model, int64_t number, int64_t vocab_size)

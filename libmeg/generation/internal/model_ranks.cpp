@@ -100,8 +100,8 @@ Result<at::Tensor> ModelRanks::extend(int64_t cache, std::span<const nn::CachedT
   return ask(std::move(request));
 }
 
-Result<at::Tensor> ModelRanks::logits(const at::Tensor& hidden_states) {
-  return ask({.kind = Kind::kLogits, .states = hidden_states});
+Result<at::Tensor> ModelRanks::logits(const at::Tensor& hidden_states, int64_t vocab_size) {
+  return ask({.kind = Kind::kLogits, .numbers = {vocab_size}, .states = hidden_states});
 }
 
 Result<at::Tensor> ModelRanks::most_likely(const at::Tensor& hidden_states, int64_t vocab_size) {
@@ -214,7 +214,7 @@ Result<at::Tensor> ModelRanks::perform_output(const Request& request) {
   const bool chooses = request.kind == Kind::kMostLikely;
   at::Tensor result;
   if (ranks_.is_last_stage()) {
-    MEG_ASSIGN_OR_RETURN(result, part_.logits_of(request.states));
+    MEG_ASSIGN_OR_RETURN(result, part_.logits_of(request.states, request.numbers[0]));
   }
   // Only ids travel where the most likely token is requested: 8 bytes a row instead of the whole
   // vocabulary's logits.
@@ -222,7 +222,8 @@ Result<at::Tensor> ModelRanks::perform_output(const Request& request) {
     return to_first_stage(result, {rows, part_.config().padded_vocab_size}, at::kFloat);
   }
   if (result.defined()) {
-    const auto [largest, ids] = result.narrow(1, 0, request.numbers[0]).max(1);  // NaN is largest
+    // NaN is the largest, so a marked row shows.
+    const auto [largest, ids] = result.narrow(1, 0, request.numbers[0]).max(1);
     result = ids.masked_fill(largest.isnan(), -1);
   }
   return to_first_stage(result, {rows}, at::kLong);

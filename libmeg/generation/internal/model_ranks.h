@@ -59,11 +59,11 @@ class ModelRanks {
   Result<at::Tensor> extend(int64_t cache, std::span<const nn::CachedTokens> sequences,
                             std::span<const int32_t> tokens);
 
-  /// What the output layer makes of hidden states [n, h]: [n, v] fp32 over the padded vocabulary.
-  Result<at::Tensor> logits(const at::Tensor& hidden_states);
+  /// GptModel::logits_of() of hidden states [n, h].
+  Result<at::Tensor> logits(const at::Tensor& hidden_states, int64_t vocab_size);
 
   /// Returns for each row the token below vocab_size with the largest logit, the first one if
-  /// several are equal, or -1 if some are NaN: [n] int64.
+  /// several are equal, or -1 if they are not finite: [n] int64.
   Result<at::Tensor> most_likely(const at::Tensor& hidden_states, int64_t vocab_size);
 
  private:

@@ -1,15 +1,19 @@
 #include "libmeg/generation/internal/running_text.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <cmath>
 #include <limits>
-#include <stdexcept>
 #include <utility>
 
 #include "libmeg/generation/internal/forbidden_tokens.h"
 #include "libmeg/generation/internal/token_scores.h"
 
 namespace meg::generation {
+
+std::string token_name(std::span<const int32_t> tokens) {
+  return fmt::format("token {}", tokens.size());
+}
 
 RunningText::RunningText(serving::GenerationRequest asked, int64_t taken_slot)
     : request(std::move(asked)), slot(taken_slot), sampler(request.sampling) {
@@ -34,15 +38,10 @@ bool RunningText::takes_most_likely() const {
   return sampler.is_greedy() && !request.logprobs && !forbids_tokens(request);
 }
 
-void RunningText::append(int32_t token) {
-  if (token < 0) throw std::runtime_error("the model's logits are not numbers");
-  answer.tokens.push_back(token);
-}
-
 void RunningText::extend(std::span<const float> logits, const NewlineAfterColon& newline) {
   const std::vector<float> kept = allowed(logits, newline);
   const int32_t token = sampler.draw(kept.empty() ? logits : std::span<const float>(kept));
-  append(std::isnan(logits[static_cast<size_t>(token)]) ? -1 : token);
+  answer.tokens.push_back(token);
   if (!request.logprobs) return;
   answer.logprobs.push_back(static_cast<float>(log_probability(logits, token)));
 }

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "libmeg/generation/internal/sampling.h"
@@ -9,6 +10,9 @@
 #include "libmeg/serving/generation_engine.h"
 
 namespace meg::generation {
+
+/// For errors: the token that follows `tokens`.
+std::string token_name(std::span<const int32_t> tokens);
 
 /// A request under way.
 struct RunningText {
@@ -18,22 +22,18 @@ struct RunningText {
   bool is_full() const { return static_cast<int64_t>(answer.tokens.size()) == length; }
 
   /// Draws the next token from the logits after the last one, over the true vocabulary, except
-  /// tokens that the request forbids; if it forbids all, none is excluded. Throws
-  /// std::runtime_error if the logits are not numbers.
+  /// tokens that the request forbids; if it forbids all, none is excluded.
   void extend(std::span<const float> logits, const NewlineAfterColon& newline);
 
   /// Whether extend() would only need the most likely token.
   bool takes_most_likely() const;
-
-  /// Appends a token. Throws std::runtime_error for -1, which means that the logits were not
-  /// numbers.
-  void append(int32_t token);
 
   serving::GenerationRequest request;  ///< Its prompt is in the answer.
   int64_t slot;
   Sampler sampler;
   serving::GeneratedText answer;
   int64_t length;  ///< Maximum number of tokens.
+  Status failure;  ///< Why it cannot be continued.
 
  private:
   std::vector<float> allowed(std::span<const float> logits, const NewlineAfterColon& newline) const;
