@@ -6,6 +6,7 @@
 
 #include "libmeg/evaluation/internal/wikitext_detokenizer.h"
 #include "libmeg/io/mapped_file.h"
+#include "libmeg/text/line_ends.h"
 #include "libmeg/text/python_text.h"
 #include "libmeg/text/utf8.h"
 #include "libmeg/tokenizer/encode_text.h"
@@ -31,7 +32,7 @@ Result<WikitextData> read_wikitext(const std::string& path, const tokenizer::Tok
   // empty one between them.
   data.num_original_tokens = 1 + std::count(stripped.begin(), stripped.end(), ' ');
   // Megatron reads bytes, so neither is left out.
-  if (text.starts_with("\xef\xbb\xbf")) {
+  if (text.starts_with(text::kByteOrderMark)) {
     data.notes.push_back(path + ": the byte order mark (UTF-8 BOM) is part of the text");
   }
   if (text.find('\r') != std::string_view::npos) {

@@ -5,6 +5,9 @@
 
 namespace meg::text {
 
+/// U+FEFF in UTF-8, which some editors put before a text.
+inline constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+
 /// Returned if a text contains no line end.
 inline constexpr size_t kNoLineEnd = std::string_view::npos;
 

@@ -184,6 +184,10 @@ TEST_F(InputFormats, ReadsPlainTextByFileLineOrSeparator) {
   txt.input.txt_document = TxtDocument::kLine;
   txt.input.txt_separator.clear();
   EXPECT_THAT(read(txt), ElementsAre("one", "two", "three"));
+  write_file(txt.inputs[0],
+             "\xef\xbb\xbf"
+             "one\n\xef\xbb\xbftwo\n");
+  EXPECT_THAT(read(txt), ElementsAre("one", "\xef\xbb\xbftwo")) << "a mark comes once";
   write_file(txt.inputs[0], "one\ntwo \xff\n");
   EXPECT_THAT(failure(txt), HasSubstr("in.txt: line 2, byte 5: expected UTF-8"));
   txt.input.txt_document = TxtDocument::kFile;

@@ -11,7 +11,8 @@
 namespace meg::tools {
 namespace {
 
-constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+using text::kByteOrderMark;
+
 constexpr size_t kLeastRead = size_t{64} << 10;
 
 }  // namespace

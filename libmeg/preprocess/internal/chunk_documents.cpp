@@ -60,6 +60,11 @@ bool take_bad(BadLine bad, bool stop_at_bad_line, DocumentCounts& counts) {
 void read_lines(const TextChunk& chunk, bool stop_at_bad_line, const TakeDocument& take,
                 DocumentCounts& counts) {
   std::string_view lines = chunk.lines;
+  // Readers of JSON refuse it.
+  if (chunk.format == RecordFormat::kTxtLines && chunk.offset == 0 &&
+      lines.starts_with(text::kByteOrderMark)) {
+    lines.remove_prefix(text::kByteOrderMark.size());
+  }
   std::string_view line;
   for (; text::take_line(lines, line); ++counts.lines) {
     if (text::is_blank_line(line)) {

@@ -215,7 +215,7 @@ class TxtScanner : public RecordScanner {
 }  // namespace
 
 bool skip_byte_order_mark(std::string_view text, bool is_end, bool& is_begin, size_t& begin) {
-  constexpr std::string_view kMark = "\xef\xbb\xbf";
+  constexpr std::string_view kMark = text::kByteOrderMark;
   if (!is_begin) return true;
   if (!is_end && text.size() < kMark.size() && kMark.starts_with(text)) return false;
   is_begin = false;
