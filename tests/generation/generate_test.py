@@ -265,6 +265,17 @@ class GenerateTest(unittest.TestCase):
         done = self.run_program(*few, "--allow-other-tokenizer", load=load)
         self.assertEqual(done.returncode, 0, done.stderr)
 
+    def test_prompts_are_cut_and_full_ones_are_said(self):
+        flags = ["--greedy", "--tokens-to-generate", "3", "--prompt-tokens", "2"]
+        typed = self.run_program("--interactive", *flags, stdin="One two three\nstop\n")
+        cut = self.lines_of("--prompts", "One two three", *flags)[0]
+        self.assertEqual(cut["prompt_text"], "One two")
+        self.assertEqual(typed.stdout, f"One two{shown(cut['text'])}\n\n")
+        done = self.run_program("--prompts", "One two three", "One", "--out-seq-length", "3",
+                                "--ignore-eod")
+        self.assertEqual([len(json.loads(line)["ids"]) for line in done.stdout.splitlines()], [0, 2])
+        self.assertIn("warning: --out-seq-length 3: 1 of 2 prompts", done.stderr)
+
     def test_a_model_whose_logits_are_not_finite_is_an_error_by_text_and_token(self):
         texts = ["--prompts", "Hello there", "In 1492"]
         for value in ("nan", "inf", "-inf"):
@@ -342,6 +353,13 @@ class GenerateTest(unittest.TestCase):
         self.assertIn("--out-seq-length", self.error_of(
             2, *prompts, "--tokens-to-generate", "3", "--out-seq-length", "3"))
         self.error_of(2, *prompts, "--tokens-to-generate", "-1")
+        for flags, found in ((["--top_p_decay", "0.5"], "expected --top_p, found none"),
+                             (["--top_p_bound", "0.5", "--top_k", "3"], "expected --top_p, found"),
+                             (["--top_p", "0.5", "--top_p_bound", "0.1"], "expected --top_p_decay"),
+                             (["--top_p", "0.5", "--top_p_decay", "0.9", "--top_p_bound", "0.6"],
+                              "--top_p_bound: expected at most the value of --top_p, 0.5"),
+                             (["--length-penalty", "2"], "expected --beam-width")):
+            self.assertIn(found, self.error_of(2, *prompts, *flags))
         self.assertIn("text 0", self.error_of(1, *prompts, "--tokens-to-generate", "128"))
         self.assertIn("none.jsonl", self.error_of(1, "--prompt-file", self.at("none.jsonl")))
         for name, content, where in (("bad.jsonl", b'{"text": "a"}\n{"txt": "b"}\n', "line 2"),

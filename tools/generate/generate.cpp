@@ -90,6 +90,17 @@ std::vector<serving::GenerationRequest> requests_of(const GenerateFlags& flags,
   return requests;
 }
 
+/// Prompts that are not continued are given back as they came.
+void warn_of_full_prompts(const GenerateFlags& flags,
+                          const std::vector<serving::GenerationRequest>& requests) {
+  if (!flags.out_seq_length) return;
+  const auto count = std::ranges::count_if(
+      requests, [](const auto& request) { return request.tokens_to_generate == 0; });
+  if (count == 0) return;
+  warning(fmt::format("--out-seq-length {}: {} of {} prompts have as many tokens and get no more",
+                      *flags.out_seq_length, count, requests.size()));
+}
+
 /// Room for the longest of the texts.
 generation::EngineOptions engine_options(const GenerateFlags& flags, const app::LoadedModel& loaded,
                                          const std::vector<serving::GenerationRequest>& requests) {
@@ -130,6 +141,7 @@ Status generate_texts(const GenerateFlags& flags, app::LoadedModel& loaded,
                       const parallel::ParallelState& ranks) {
   MEG_ASSIGN_OR_RETURN(auto prompts, read_prompts(flags, *loaded.tokenizer));
   std::vector<serving::GenerationRequest> requests = requests_of(flags, loaded, std::move(prompts));
+  warn_of_full_prompts(flags, requests);
   MEG_ASSIGN_OR_RETURN(
       const std::unique_ptr<serving::GenerationEngine> engine,
       generation::create_generation_engine(loaded.model, *loaded.tokenizer,
@@ -184,8 +196,14 @@ class TextPrinter {
 };
 
 Status answer(const GenerateFlags& flags, const app::LoadedModel& loaded,
-              serving::GenerationEngine& engine, const std::string& prompt, int64_t number) {
-  MEG_ASSIGN_OR_RETURN(const std::vector<int32_t> tokens, loaded.tokenizer->encode(prompt));
+              serving::GenerationEngine& engine, std::string prompt, int64_t number) {
+  MEG_ASSIGN_OR_RETURN(std::vector<int32_t> tokens, loaded.tokenizer->encode(prompt));
+  const size_t typed = tokens.size();
+  cut_prompt(flags, tokens);
+  // What is continued.
+  if (tokens.size() < typed) {
+    MEG_ASSIGN_OR_RETURN(prompt, loaded.tokenizer->decode(tokens));
+  }
   TextPrinter printer(prompt, *loaded.tokenizer);
   const auto show = [&printer](const generation::GenerationProgress& now) {
     printer.add(now);
@@ -213,7 +231,7 @@ Status talk(const GenerateFlags& flags, app::LoadedModel& loaded,
     std::string prompt;
     MEG_ASSIGN_OR_RETURN(const bool more, lines.next(prompt));
     if (!more || prompt == "stop") return Status();
-    const Status status = answer(flags, loaded, *engine, prompt, number);
+    const Status status = answer(flags, loaded, *engine, std::move(prompt), number);
     // The loop continues: one prompt that is too long does not end a session. A model that fails
     // does.
     if (!engine->failure().ok()) return status;

@@ -43,7 +43,10 @@ std::optional<int> parse_generate_flags(int argc, const char* const* argv, Gener
 serving::GenerationRequest request_of(const GenerateFlags& flags, const app::LoadedModel& loaded,
                                       std::vector<int32_t> prompt, int64_t number);
 
-/// The prompts of --prompts, --prompt-file or --num-samples, cut to --prompt-tokens. Lines of
+/// A prompt's first --prompt-tokens tokens.
+void cut_prompt(const GenerateFlags& flags, std::vector<int32_t>& prompt);
+
+/// The prompts of --prompts, --prompt-file or --num-samples, cut by cut_prompt(). Lines of
 /// whitespace are passed over. Errors: kCorruption, kInvalidArgument with the file's line; what
 /// reading gives.
 Result<std::vector<std::vector<int32_t>>> read_prompts(const GenerateFlags& flags,

@@ -93,6 +93,29 @@ void declare_texts(Flags& flags, GenerateFlags& generate) {
   flags.toggle("--return-log-probs", &generate.logprobs, "same as --logprobs");
 }
 
+/// What would change nothing without another flag, or raise top_p where it should only keep it up.
+Status check_dependent_flags(const GenerateFlags& generate) {
+  const serving::SamplingOptions& sampling = generate.sampling;
+  if ((sampling.top_p_decay > 0 || sampling.top_p_bound > 0) && sampling.top_p == 0) {
+    return Status(StatusCode::kInvalidArgument,
+                  "--top_p_decay and --top_p_bound: expected --top_p, found none");
+  }
+  if (sampling.top_p_bound > 0 && sampling.top_p_decay == 0) {
+    return Status(StatusCode::kInvalidArgument,
+                  "--top_p_bound: expected --top_p_decay, found none");
+  }
+  if (sampling.top_p_bound > sampling.top_p) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "--top_p_bound: expected at most the value of --top_p, {}, found {}",
+                      sampling.top_p, sampling.top_p_bound);
+  }
+  if (generate.length_penalty != 1 && !generate.beam_width) {
+    return Status(StatusCode::kInvalidArgument,
+                  "--length-penalty: expected --beam-width, found none");
+  }
+  return Status();
+}
+
 Status check_usage(const Flags& flags, GenerateFlags& generate) {
   MEG_RETURN_IF_ERROR(finish_inference_flags(flags, generate.inference));
   const int sources = (generate.prompts.empty() ? 0 : 1) + (generate.prompt_file ? 1 : 0) +
@@ -111,6 +134,7 @@ Status check_usage(const Flags& flags, GenerateFlags& generate) {
     return Status(StatusCode::kInvalidArgument,
                   "--tokens-to-generate and --out-seq-length: expected one of them at most");
   }
+  MEG_RETURN_IF_ERROR(check_dependent_flags(generate));
   if (generate.sampling.top_k > 0 && generate.sampling.top_p > 0) {
     return Status(StatusCode::kInvalidArgument,
                   "--top_k and --top_p: expected one of them at most");

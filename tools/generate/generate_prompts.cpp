@@ -115,6 +115,11 @@ Result<Prompts> read_file(const std::string& path, size_t max_prompts,
 
 }  // namespace
 
+void cut_prompt(const GenerateFlags& flags, std::vector<int32_t>& prompt) {
+  const auto most = static_cast<size_t>(flags.prompt_tokens.value_or(std::ssize(prompt)));
+  if (prompt.size() > most) prompt.resize(most);
+}
+
 Result<Prompts> read_prompts(const GenerateFlags& flags, const tokenizer::Tokenizer& tokenizer) {
   if (flags.num_samples) {
     if (!tokenizer.eod().has_value()) {
@@ -129,10 +134,7 @@ Result<Prompts> read_prompts(const GenerateFlags& flags, const tokenizer::Tokeni
   MEG_ASSIGN_OR_RETURN(Prompts prompts, flags.prompt_file
                                             ? read_file(*flags.prompt_file, max_prompts, tokenizer)
                                             : read_texts(flags.prompts, tokenizer));
-  const auto most = static_cast<size_t>(flags.prompt_tokens.value_or(0));
-  for (std::vector<int32_t>& prompt : prompts) {
-    if (most > 0 && prompt.size() > most) prompt.resize(most);
-  }
+  for (std::vector<int32_t>& prompt : prompts) cut_prompt(flags, prompt);
   return prompts;
 }
 
