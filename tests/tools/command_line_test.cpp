@@ -90,7 +90,7 @@ TEST_F(CommandLineTest, APrefixOfWhatIsPassedOverSuggestsFlagsWithItsWords) {
       << "nor what is refused: its default would pass";
   EXPECT_THAT(sorted({"--max", "3"}),
               ElementsAre("error: unknown flag --max: could be --max-tokens-to-oom, --max-cost, "
-                          "but a flag without effect here needs its full name"));
+                          "but a flag that is not read here needs its full name"));
 }
 
 TEST_F(CommandLineTest, KeepsEveryUseInOrder) {

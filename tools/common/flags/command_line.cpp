@@ -103,8 +103,8 @@ class CommandLineReader {
     const std::string hint =
         like.empty() ? "" : fmt::format("did you mean {}? It ", fmt::join(like, ", "));
     return flag_error(
-        "unknown flag {}: {}could be {}, but a flag without effect here needs its full name", typed,
-        hint, fmt::join(names, ", "));
+        "unknown flag {}: {}could be {}, but a flag that is not read here needs its full name",
+        typed, hint, fmt::join(names, ", "));
   }
 
   bool value_follows() const {
