@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "libmeg/base/thread_pool.h"
+#include "libmeg/io/internal/made_folders.h"
 #include "libmeg/io/internal/partial_path.h"
 
 // The life of an output: created under a partial name and locked, written, flushed, renamed to its
@@ -167,10 +168,7 @@ Result<AtomicFile> AtomicFile::aimed_at(const std::string& path) {
   AtomicFile out;
   out.path_ = path;
   MEG_ASSIGN_OR_RETURN(out.target_, follow_links(path));
-  const std::string folder = folder_above(out.target_);
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) return errno_error(error.value(), "cannot create folder " + folder);
+  MEG_RETURN_IF_ERROR(make_folders(folder_above(out.target_)));
   return out;
 }
 
@@ -326,6 +324,7 @@ Status AtomicFile::commit_all(std::span<AtomicFile* const> files, Flush flush) {
 void AtomicFile::discard() {
   if (!partial_path_.empty()) ::unlink(partial_path_.c_str());
   partial_path_.clear();
+  if (!target_.empty()) remove_made_folders(folder_above(target_));
 }
 
 }  // namespace meg::io

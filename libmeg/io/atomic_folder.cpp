@@ -9,9 +9,9 @@
 #include <filesystem>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include "libmeg/io/internal/folder_replacement.h"
+#include "libmeg/io/internal/made_folders.h"
 #include "libmeg/io/internal/partial_path.h"
 
 // Like atomic_file.cpp, for a whole tree: staged under a partial name, its folder locked, flushed,
@@ -83,30 +83,17 @@ Status check_target(const std::string& path) {
   return Status();
 }
 
-/// Those of `path` and the folders above it that are not there yet, the innermost first.
-std::vector<std::string> missing_folders(const std::string& path) {
-  std::vector<std::string> missing;
-  std::error_code ignored;
-  for (fs::path folder = path; !folder.empty() && !fs::exists(folder, ignored);
-       folder = folder.parent_path()) {
-    if (folder.has_filename()) missing.push_back(folder.string());
-  }
-  return missing;
-}
-
 }  // namespace
 
 AtomicFolder::AtomicFolder(AtomicFolder&& other) noexcept
     : path_(std::move(other.path_)),
       staging_path_(std::exchange(other.staging_path_, {})),
-      made_above_(std::exchange(other.made_above_, {})),
       lock_(std::move(other.lock_)),
       above_(std::move(other.above_)) {}
 
 AtomicFolder& AtomicFolder::operator=(AtomicFolder&& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(staging_path_, other.staging_path_);
-  std::swap(made_above_, other.made_above_);
   std::swap(lock_, other.lock_);
   std::swap(above_, other.above_);
   return *this;
@@ -121,11 +108,7 @@ Result<AtomicFolder> AtomicFolder::create(const std::string& path) {
   while (out.path_.size() > 1 && out.path_.back() == '/') out.path_.pop_back();
   MEG_RETURN_IF_ERROR(check_target(out.path_));
   const std::string above = folder_above(out.path_);
-  // Remembered before they are made: an output that is given up leaves no empty folders behind.
-  out.made_above_ = missing_folders(above);
-  std::error_code error;
-  fs::create_directories(above, error);
-  if (error) return errno_error(error.value(), "cannot create folder " + above);
+  MEG_RETURN_IF_ERROR(make_folders(above));
   // Opened now: commit() must be able to flush it even if it is renamed meanwhile, and where it may
   // not be read create() fails, before hours of work.
   MEG_ASSIGN_OR_RETURN(out.above_, open_folder(above, 0, above));
@@ -153,7 +136,6 @@ Status AtomicFolder::commit() {
   MEG_RETURN_IF_ERROR(sync_tree(staging_path_, path_));
   MEG_ASSIGN_OR_RETURN(const FolderReplacement replacement, replace_folder(staging_path_, path_));
   staging_path_.clear();  // Now it is path_; should the next step fail, the older tree stays too.
-  made_above_.clear();
   MEG_RETURN_IF_ERROR(above_.sync());
   MEG_RETURN_IF_ERROR(lock_.close());
   std::error_code ignored;
@@ -165,10 +147,7 @@ void AtomicFolder::discard() {
   std::error_code ignored;
   if (!staging_path_.empty()) fs::remove_all(staging_path_, ignored);
   staging_path_.clear();
-  for (const std::string& folder : made_above_) {
-    if (::rmdir(folder.c_str()) != 0) break;  // others have put something there
-  }
-  made_above_.clear();
+  if (!path_.empty()) remove_made_folders(folder_above(path_));
 }
 
 }  // namespace meg::io

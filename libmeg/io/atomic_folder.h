@@ -1,7 +1,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "libmeg/base/result.h"
 #include "libmeg/io/file_descriptor.h"
@@ -44,7 +43,6 @@ class AtomicFolder {
 
   std::string path_;
   std::string staging_path_;
-  std::vector<std::string> made_above_;  // folders that create() made, the innermost first
   FileDescriptor lock_;
   FileDescriptor above_;  // the folder that path_ is in
 };

@@ -7,10 +7,11 @@
 
 #include <cerrno>
 #include <chrono>
-#include <filesystem>
-#include <system_error>
 #include <thread>
 #include <utility>
+
+#include "libmeg/io/internal/made_folders.h"
+#include "libmeg/io/internal/partial_path.h"
 
 // flock() locks an open file, not a name. As the holder removes the file when it is done, the lock
 // that a waiter then gets is that of a file without a name, which protects nothing: others would
@@ -69,7 +70,9 @@ FileLock& FileLock::operator=(FileLock&& other) noexcept {
 
 FileLock::~FileLock() {
   // Those who wait find the file gone from its place when they get the lock, and begin anew.
-  if (file_.is_open() && is_in_place(file_, file_.path())) ::unlink(file_.path().c_str());
+  if (!file_.is_open()) return;
+  if (is_in_place(file_, file_.path())) ::unlink(file_.path().c_str());
+  remove_made_folders(folder_above(file_.path()));
 }
 
 Result<FileLock> FileLock::acquire(const std::string& path, const Waiting& waiting) {
@@ -87,10 +90,7 @@ Result<std::optional<FileLock>> FileLock::try_acquire(const std::string& path) {
 }
 
 Result<std::optional<FileLock>> FileLock::take(const std::string& path, int operation) {
-  std::error_code error;
-  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  if (!folder.empty()) std::filesystem::create_directories(folder, error);
-  if (error) return errno_error(error.value(), "cannot create folder " + folder.string());
+  MEG_RETURN_IF_ERROR(make_folders(folder_above(path)));
   FileLock lock;
   while (true) {
     MEG_ASSIGN_OR_RETURN(FileDescriptor file, open_lock_file(path));

@@ -120,6 +120,23 @@ class Endings(PreprocessData):
         first.communicate(lines_of(["b"]).encode(), timeout=60)
         self.assertEqual(first.returncode, 0)
 
+    def test_folders_that_a_failed_run_made_are_removed(self):
+        bad = self.write("bad", lines_of(["a"]) * 3 + "x\n")
+        os.mkdir(self.path("here"))
+        for flags in ((), ("--partitions", "2"), ("--json-keys", "id", "text")):
+            result = self.run_program("--input", bad, *flags, prefix=self.path("here", "new", "deep", "out"))
+            self.assertEqual(result.returncode, 1)
+            self.assertEqual(os.listdir(self.path("here")), [])
+        process = subprocess.Popen(self.command("--input", "-", prefix=self.path("new", "out")), stdin=subprocess.PIPE,
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.addCleanup(process.communicate)
+        while not os.path.exists(self.path("new")) or not self.files("new/*.partial-*"):
+            self.assertIsNone(process.poll())
+            time.sleep(0.01)
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(timeout=60), -signal.SIGTERM)
+        self.assertFalse(os.path.exists(self.path("new")))
+
     def test_an_older_dataset_survives_a_failure(self):
         self.assert_done(self.run_program("--input", self.write("in", lines_of(["a"]))))
         before = self.output()

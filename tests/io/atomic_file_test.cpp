@@ -11,6 +11,7 @@
 #include <string_view>
 #include <thread>
 
+#include "libmeg/io/file_lock.h"
 #include "tests/child_process.h"
 #include "tests/temp_folder.h"
 
@@ -103,6 +104,27 @@ TEST(AtomicFile, CreatesMissingFolders) {
   ASSERT_TRUE(file.has_value()) << file.error().message();
   ASSERT_TRUE(file->commit().ok());
   EXPECT_TRUE(std::filesystem::exists(folder.path("x/y/a")));
+}
+
+TEST(AtomicFile, LeavesNoFolderThatItMade) {
+  const test::TempFolder folder;
+  fs::create_directory(folder.path("here"));
+  {
+    auto first = AtomicFile::create(folder.path("here/new/deep/a"));
+    auto second = AtomicFile::create(folder.path("here/new/deep/b"));
+    auto lock = FileLock::try_acquire(folder.path("here/new/deep/lock"));
+    ASSERT_TRUE(first.has_value() && second.has_value() && lock.has_value());
+    *first = AtomicFile();
+    EXPECT_TRUE(fs::exists(folder.path("here/new/deep"))) << "the others are there";
+  }
+  EXPECT_TRUE(fs::is_empty(folder.path("here")));
+  {
+    auto first = AtomicFile::create(folder.path("here/new/a"));
+    auto second = AtomicFile::create(folder.path("here/new/b"));
+    ASSERT_TRUE(first.has_value() && second.has_value());
+    ASSERT_TRUE(second->commit().ok());
+  }
+  EXPECT_TRUE(fs::exists(folder.path("here/new/b")));
 }
 
 TEST(AtomicFile, NamesTheFolderThatCannotBeCreated) {
