@@ -14,6 +14,7 @@
 
 #include "libmeg/dataset/index_format.h"
 #include "libmeg/dataset/indexed_dataset.h"
+#include "libmeg/preprocess/internal/check_first_documents.h"
 #include "libmeg/preprocess/internal/check_input.h"
 #include "libmeg/preprocess/internal/check_outputs.h"
 #include "libmeg/preprocess/internal/chunk_tokenizer.h"
@@ -320,6 +321,9 @@ Result<PreprocessSummary> preprocess(const PreprocessOptions& options,
   }
   MEG_ASSIGN_OR_RETURN(TextSource source, TextSource::open(options.inputs, options.chunk_bytes,
                                                            options.input, options.json_keys));
+  if (options.on_error == OnError::kFail) {
+    MEG_RETURN_IF_ERROR(check_first_documents(source, options.input, options.json_keys));
+  }
   std::optional<DocumentSink::Marks> resume_at;
   if (journal.has_value()) {
     const Checkpoint& from = journal->checkpoint();

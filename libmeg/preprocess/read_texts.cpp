@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "libmeg/base/thread_pool.h"
+#include "libmeg/preprocess/internal/check_first_documents.h"
 #include "libmeg/preprocess/internal/check_input.h"
 #include "libmeg/preprocess/internal/chunk_documents.h"
 #include "libmeg/preprocess/internal/chunk_places.h"
@@ -204,6 +205,9 @@ Result<ReadTextsSummary> read_texts(const ReadTextsOptions& options,
   MEG_RETURN_IF_ERROR(check_options(options, visitors));
   MEG_ASSIGN_OR_RETURN(TextSource source, TextSource::open(options.inputs, options.chunk_bytes,
                                                            options.input, options.json_keys));
+  if (options.on_error == OnError::kFail) {
+    MEG_RETURN_IF_ERROR(check_first_documents(source, options.input, options.json_keys));
+  }
   // Which documents are the first ones depends on the order, so one thread reads them.
   if (options.max_documents) visitors = visitors.first(1);
   return Reading(options, source).run(visitors, progress);

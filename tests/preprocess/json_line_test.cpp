@@ -106,7 +106,11 @@ TEST(JsonLine, SaysWhatIsWrongAndWhere) {
       {"{\"text\":\"a\xff\"}", "byte 11: expected UTF-8, found \"\\xff\\\"}\""},
       {"{\"text\":\"a\xed\xa0\x80\"}", "byte 11: expected UTF-8, found \"\\xed\\xa0\\x80\\\"}\""},
       {"{'text':'a'}", "byte 2: expected a key in double quotes, found \"'text':'a'...\""},
-      {"{\"text\":", "byte 9: expected a value, found the end of the line"},
+      {"{\"text\":",
+       "byte 9: expected a value, found the end of the line (JSON lines: one object a line)"},
+      {"{",
+       "byte 2: expected a key in double quotes, found the end of the line (JSON lines: one "
+       "object a line)"},
       {"{\"text\"}", "byte 8: expected \":\" after a key, found \"}\""},
       {"{\"text\":\"a\",}", "byte 13: expected a key in double quotes, found \"}\""},
       {"{\"text\":\"a\" \"b\"}",
@@ -115,7 +119,9 @@ TEST(JsonLine, SaysWhatIsWrongAndWhere) {
        "byte 14: expected \",\" or \"]\" in a list, found \"\\\"b\\\"]}\""},
       {"{\"text\":\"a\tb\"}",
        "byte 11: expected no control character inside a string, found \"\\tb\\\"}\""},
-      {"{\"text\":\"a", "byte 11: expected the closing \" of a string, found the end of the line"},
+      {"{\"text\":\"a",
+       "byte 11: expected the closing \" of a string, found the end of the line "
+       "(JSON lines: one object a line)"},
       {"{\"text\":\"\\x41\"}", "byte 10: expected a valid JSON escape, found \"\\\\x41\\\"}\""},
       {"{\"text\":\"\\u12g4\"}", "byte 14: expected a hexadecimal digit, found \"g4\\\"}\""},
       {"{\"text\":\"\\ud800x\"}",

@@ -323,8 +323,10 @@ bool PythonJsonReader::fail(size_t at, std::string_view expected) {
   constexpr size_t kShown = 10;  // bytes
   const std::string found =
       at < line_.size() ? printable(line_.substr(at), kShown) : "the end of the line";
-  error_ = make_error(StatusCode::kCorruption, "byte {}: expected {}, found {}", at + 1, expected,
-                      found);
+  // Most likely an object that goes on in the next lines.
+  const bool is_open = at == line_.size() && !line_.empty();
+  error_ = make_error(StatusCode::kCorruption, "byte {}: expected {}, found {}{}", at + 1, expected,
+                      found, is_open ? " (JSON lines: one object a line)" : "");
   return false;
 }
 

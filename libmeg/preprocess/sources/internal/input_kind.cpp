@@ -121,16 +121,17 @@ Result<InputKind> kind_of(const InputFile& file, ByteRange range, const InputOpt
   return kind;
 }
 
-Result<InputSize> check_input(const std::string& path, const InputOptions& options) {
+bool is_pipe(const std::string& path) {
   struct stat info {};
 
-  if (path != kStandardInput && !s3::is_address(path)) {
-    if (::stat(path.c_str(), &info) != 0) return errno_error(errno, path);
-    const bool is_pipe = !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
-    if (is_pipe && ::access(path.c_str(), R_OK) != 0) return errno_error(errno, path);
-    if (is_pipe)
-      return InputSize{.is_pipe =
-                           true};  // Opening a pipe and closing it again would end its writer.
+  return path != kStandardInput && !s3::is_address(path) && ::stat(path.c_str(), &info) == 0 &&
+         !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
+}
+
+Result<InputSize> check_input(const std::string& path, const InputOptions& options) {
+  if (is_pipe(path)) {
+    if (::access(path.c_str(), R_OK) != 0) return errno_error(errno, path);
+    return InputSize{.is_pipe = true};
   }
   MEG_ASSIGN_OR_RETURN(const std::unique_ptr<InputFile> file, InputFile::open(path));
   MEG_ASSIGN_OR_RETURN(const auto range, file->extent());

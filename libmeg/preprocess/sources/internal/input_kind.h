@@ -29,6 +29,10 @@ Status check_readable(const std::string& name, std::string_view begin);
 /// the content does not, those of check_readable.
 Result<InputKind> kind_of(const InputFile& file, ByteRange range, const InputOptions& options);
 
+/// Whether a path on this machine is that of a pipe or a device. It must not be opened only to look
+/// at it: closing it again would end its writer.
+bool is_pipe(const std::string& path);
+
 /// What is known of an input before it is read.
 struct InputSize {
   int64_t bytes = -1;    ///< of its content; -1 where unknown

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
+#include <map>
 #include <set>
 #include <string_view>
 #include <system_error>
@@ -77,11 +79,52 @@ Status refuse_others(const std::vector<std::string>& found) {
   return Status();
 }
 
+/// Endings of compressed files, after those of their content.
+constexpr std::string_view kPackedEndings[] = {".gz", ".zst", ".xz"};
+
+bool is_packed_ending(std::string_view ending) {
+  return std::find(std::begin(kPackedEndings), std::end(kPackedEndings), ending) !=
+         std::end(kPackedEndings);
+}
+
+std::string_view folder_of(std::string_view path) { return path.substr(0, path.rfind('/') + 1); }
+
+std::string_view name_of(std::string_view path) { return path.substr(path.rfind('/') + 1); }
+
+/// Such as .jsonl.gz; empty where a name has no dot.
+std::string_view ending_of(std::string_view name) {
+  const size_t dot = std::min(name.rfind('.'), name.size());
+  if (dot == 0 || !is_packed_ending(name.substr(dot))) return name.substr(dot);
+  return name.substr(std::min(name.rfind('.', dot - 1), dot));
+}
+
+/// Takes out the files in which Hugging Face's `datasets` describes the .arrow files beside them.
+void leave_descriptions_aside(std::vector<std::string>& found, InputPaths& paths) {
+  std::set<std::string_view> folders;
+  for (const std::string& path : found) {
+    if (path.ends_with(".arrow")) folders.insert(folder_of(path));
+  }
+  std::vector<std::string> data;
+  for (const std::string& path : found) {
+    const std::string_view name = name_of(path);
+    const bool is_aside =
+        (name == "dataset_info.json" || name == "state.json") && folders.contains(folder_of(path));
+    if (is_aside) {
+      paths.notes.push_back(
+          fmt::format("{}: left aside: it describes the .arrow files beside it", path));
+    } else {
+      data.push_back(path);
+    }
+  }
+  found = std::move(data);
+}
+
 /// Appends the files that a folder or pattern brought along, sorted.
-Status append_found(std::vector<std::string> found, std::vector<std::string>& files) {
+Status append_found(std::vector<std::string> found, InputPaths& paths) {
   std::sort(found.begin(), found.end());
   MEG_RETURN_IF_ERROR(refuse_others(found));
-  files.insert(files.end(), found.begin(), found.end());
+  leave_descriptions_aside(found, paths);
+  paths.files.insert(paths.files.end(), found.begin(), found.end());
   return Status();
 }
 
@@ -98,13 +141,14 @@ Status append_folder(const std::string& path, InputPaths& paths) {
   if (!folders.empty()) {
     paths.notes.push_back(fmt::format("{}: folders are not read: {}", path, folders));
   }
-  return append_found(std::move(folder.files), paths.files);
+  return append_found(std::move(folder.files), paths);
 }
 
 /// Appends the files that `input` names.
 Status append_files(const std::string& input, InputPaths& paths) {
   if (s3::is_address(input)) {
-    MEG_ASSIGN_OR_RETURN(const std::vector<std::string> found, s3::find_objects(input));
+    MEG_ASSIGN_OR_RETURN(std::vector<std::string> found, s3::find_objects(input));
+    if (found != std::vector{input}) leave_descriptions_aside(found, paths);
     paths.files.insert(paths.files.end(), found.begin(), found.end());
     return Status();
   }
@@ -123,7 +167,7 @@ Status append_files(const std::string& input, InputPaths& paths) {
   }
   std::vector<std::string> found;
   MEG_RETURN_IF_ERROR(append_matches(input, found));
-  if (!found.empty()) return append_found(std::move(found), paths.files);
+  if (!found.empty()) return append_found(std::move(found), paths);
   return make_error(StatusCode::kNotFound, "{}: no file matches this pattern", input);
 }
 
@@ -154,11 +198,11 @@ void note_repeated(InputPaths& paths) {
 
 /// A file's name without .gz, .zst and .xz, in small letters: endings are taken in any.
 std::string unpacked_name(const std::string& path) {
-  std::string name = path.substr(path.rfind('/') + 1);
+  std::string name(name_of(path));
   std::transform(name.begin(), name.end(), name.begin(), [](char c) {
     return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   });
-  for (const std::string_view ending : {".gz", ".zst", ".xz"}) {
+  for (const std::string_view ending : kPackedEndings) {
     if (name.ends_with(ending)) return name.substr(0, name.size() - ending.size());
   }
   return name;
@@ -175,6 +219,29 @@ Result<InputPaths> resolve_inputs(const std::vector<std::string>& inputs) {
   }
   note_repeated(paths);
   return paths;
+}
+
+Status with_pattern(const Status& status, const std::string& path,
+                    const std::vector<std::string>& files) {
+  if (status.ok()) return status;
+  const std::string_view folder = folder_of(path);
+  std::map<std::string_view, size_t> endings;  // of the other files in its folder
+  for (const std::string& file : files) {
+    const std::string_view ending = ending_of(name_of(file));
+    if (file != path && folder_of(file) == folder && !ending.empty()) ++endings[ending];
+  }
+  const bool has_alike = endings.erase(ending_of(name_of(path))) > 0;
+  if (endings.empty() && !has_alike) return status;
+  if (endings.empty()) {
+    return Status(status.code(),
+                  fmt::format("{} (if it is no data, name the other files or a pattern of them)",
+                              status.message()));
+  }
+  const auto most =
+      std::max_element(endings.begin(), endings.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
+  return Status(status.code(), fmt::format("{} (a pattern such as '{}*{}' leaves this file out)",
+                                           status.message(), folder, most->first));
 }
 
 InputFormat format_of(const std::string& path, const InputOptions& options) {

@@ -16,6 +16,10 @@ struct InputPaths {
 /// The files that inputs name, in the form for TextSource::open().
 Result<InputPaths> resolve_inputs(const std::vector<std::string>& inputs);
 
+/// An error of one of several files of a folder, which then says how to leave that one out.
+Status with_pattern(const Status& status, const std::string& path,
+                    const std::vector<std::string>& files);
+
 /// The format of a file without columns: that of the options, or else by its name; not kAuto.
 InputFormat format_of(const std::string& path, const InputOptions& options);
 

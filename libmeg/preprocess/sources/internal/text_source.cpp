@@ -10,6 +10,7 @@
 
 #include "libmeg/io/byte_stream.h"
 #include "libmeg/io/digest.h"
+#include "libmeg/preprocess/sources/internal/begin_check.h"
 #include "libmeg/preprocess/sources/internal/columns_ahead.h"
 #include "libmeg/preprocess/sources/internal/input_file.h"
 #include "libmeg/preprocess/sources/internal/input_kind.h"
@@ -33,9 +34,6 @@ constexpr int64_t kWholeFilePart = 8;
 /// Threads that decompress one file, beside those that ask for documents.
 constexpr int kUnpackThreads = 4;
 
-/// Bytes of plain text that are looked at for its first one that is not blank.
-constexpr size_t kLookedAt = size_t{64} << 10;
-
 Status no_chunk_ends_at(const std::string& path, int64_t offset) {
   return make_error(StatusCode::kCorruption,
                     "{}: cannot continue at byte {}: the content has changed", path, offset);
@@ -43,7 +41,8 @@ Status no_chunk_ends_at(const std::string& path, int64_t offset) {
 
 /// An input whose turn it is: cut, streamed, or read by rows.
 struct OpenInput {
-  explicit OpenInput(std::unique_ptr<InputFile> opened) : file(std::move(opened)) {}
+  OpenInput(std::unique_ptr<InputFile> opened, InputFormat by_name, const InputOptions& options)
+      : file(std::move(opened)), begin(file->name(), by_name, options) {}
 
   std::unique_ptr<InputFile> file;
   RecordFormat format = RecordFormat::kJsonLines;  // of what is cut
@@ -51,41 +50,7 @@ struct OpenInput {
   std::optional<StreamReader> stream;
   bool is_whole = false;  // the stream is one chunk
   std::optional<ColumnsAhead> columns;
-  bool may_be_json = false;     // plain text by its name, whose first byte has not come yet
-  bool may_be_columns = false;  // by its content, where no format is given
-  bool may_be_foreign = false;  // a stream by its content, whose first bytes have not come yet
-
-  /// Columns cannot be read from a stream.
-  Status check_stream(std::string_view text) const {
-    const ColumnFormat found = column_format_of(text);
-    if (may_be_columns && found != ColumnFormat::kNone) {
-      return make_error(StatusCode::kUnsupported,
-                        "{}: {}: expected a regular file that is not compressed", file->name(),
-                        column_format_name(found));
-    }
-    if (io::compression_of(text) != io::Compression::kNone) {
-      return make_error(StatusCode::kUnsupported, "{}: compressed twice: decompress it once",
-                        file->name());
-    }
-    return check_readable(file->name(), text);
-  }
-
-  /// Plain text that looks like JSON is likelier a wrong name.
-  Status check_begin(std::string_view text) {
-    // Looked at once: the first bytes say what a compressed or piped content is.
-    if (std::exchange(may_be_foreign, false)) {
-      MEG_RETURN_IF_ERROR(check_stream(text));
-    }
-    if (!may_be_json) return Status();
-    const size_t first = text.substr(0, kLookedAt).find_first_not_of(kJsonWhitespace);
-    if (first == text.npos && text.size() < kLookedAt) return Status();
-    may_be_json = false;
-    if (first == text.npos || text[first] != '{') return Status();
-    return make_error(StatusCode::kInvalidArgument,
-                      "{}: its name says plain text, but its first byte JSON: give --input-format "
-                      "json or txt",
-                      file->name());
-  }
+  BeginCheck begin;
 };
 
 /// The next documents and how they are read. A stream's are in the chunk already.
@@ -193,9 +158,7 @@ Status TextSource::State::open_next_input() {
   ++next_input;
   MEG_ASSIGN_OR_RETURN(const auto range, file->extent());
   // The threads that still read ranges of the last input keep it alive by their claims.
-  current = std::make_shared<OpenInput>(std::move(file));
-  current->may_be_columns = options.format == InputFormat::kAuto;
-  current->may_be_json = format == InputFormat::kTxt && current->may_be_columns;
+  current = std::make_shared<OpenInput>(std::move(file), format, options);
   InputKind kind;
   // Files of the kernel (/proc) say that they are empty, and are not.
   const bool has_content = range.has_value() && range->end > range->begin;
@@ -206,7 +169,7 @@ Status TextSource::State::open_next_input() {
     // Take it whole from the begin only: a resumed stream has to be read up to its place.
     current->is_whole = kind.is_compressed && begin == 0 && is_small(*range, kWholeFilePart);
   }
-  current->may_be_foreign = !has_content || kind.is_compressed;
+  if (!has_content || kind.is_compressed) current->begin.expect_foreign();
   const InputFile& input = *current->file;
   const io::StreamOptions how = stream_options();
   MEG_ASSIGN_OR_RETURN(
@@ -227,7 +190,7 @@ io::StreamOptions TextSource::State::stream_options() const {
 Status TextSource::State::open_lines(InputFormat format, const InputKind& kind, ByteRange whole,
                                      int64_t begin) {
   // Plain text that is cut never goes through a stream, so its begin is looked at here.
-  MEG_RETURN_IF_ERROR(current->check_begin(kind.first_byte));
+  MEG_RETURN_IF_ERROR(current->begin.check(kind.first_byte));
   ByteRange part = parts.empty() ? whole : parts[next_input - 1];
   if (begin > part.end) return no_chunk_ends_at(current->file->name(), begin);
   part.begin = std::max(part.begin, begin);
@@ -251,7 +214,7 @@ bool TextSource::State::is_small(ByteRange part, int64_t share) const {
 void TextSource::State::open_stream(InputFormat format, std::unique_ptr<io::ByteStream> stream,
                                     int64_t offset) {
   const auto check = [input = current.get()](std::string_view text) {
-    return input->check_begin(text);
+    return input->begin.check(text);
   };
   current->stream.emplace(std::move(stream), offset, check, make_scanner(format, options, keys),
                           current->file->name(), chunk_bytes);
@@ -334,7 +297,10 @@ Result<TextSource> TextSource::open(const std::vector<std::string>& inputs, size
   note_idle_options(options, state->paths, state->notes);
   std::vector<InputSize> sizes;
   for (const std::string& path : state->paths) {
-    MEG_RETURN_IF_ERROR(state->add_input(path, sizes));
+    const Status added = state->add_input(path, sizes);
+    const bool is_content =
+        added.code() == StatusCode::kUnsupported || added.code() == StatusCode::kCorruption;
+    MEG_RETURN_IF_ERROR(is_content ? with_pattern(added, path, state->paths) : added);
   }
   if (options.shard.count > 1) MEG_RETURN_IF_ERROR(state->keep_shard(sizes));
   for (const std::string& path : state->paths) {
@@ -408,6 +374,8 @@ void TextSource::interrupt() { state_->interrupted = true; }
 int64_t TextSource::total_bytes() const { return state_->total_bytes; }
 
 bool TextSource::has_pipe() const { return state_->has_pipe; }
+
+const std::vector<std::string>& TextSource::paths() const { return state_->paths; }
 
 const std::vector<std::string>& TextSource::names() const { return state_->names; }
 

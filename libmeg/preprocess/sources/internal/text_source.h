@@ -57,6 +57,9 @@ class TextSource {
   /// Lines of an input that belong to shards before this one; reads them.
   Result<int64_t> lines_before(int input) const;
 
+  /// The inputs, globs and folders resolved; "-" for standard input.
+  const std::vector<std::string>& paths() const;
+
   /// The inputs' names for messages, globs and folders resolved.
   const std::vector<std::string>& names() const;
 
