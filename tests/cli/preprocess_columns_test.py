@@ -154,6 +154,66 @@ class Columns(PreprocessData):
         invalid = pa.table({"text": pa.array([b"a", b"\xff"], pa.binary()).view(pa.string())})
         self.assert_error(self.run_program("--input", self.parquet(invalid)), 1, ".*row group 0, row 1: expected UTF-8")
 
+    def test_bytes_that_are_utf8_are_texts(self):
+        values = [text.encode() for text in self.texts]
+        for type in (pa.binary(), pa.large_binary(), pa.dictionary(pa.int32(), pa.binary())):
+            array = pa.array(values, pa.binary())
+            array = array.dictionary_encode() if pa.types.is_dictionary(type) else array.cast(type)
+            table = pa.table({"text": array})
+            for file in (self.parquet(table), self.parquet(table, store_schema=False), self.ipc(table)):
+                with self.subTest(f"{type} {file}"):
+                    self.assert_expected(file)
+        wrong = pa.table({"text": pa.array([b"a", b"\xff"], pa.binary())})
+        for file in (self.parquet(wrong), self.ipc(wrong)):
+            self.assert_error(self.run_program("--input", file), 1, ".*row group 0, row 1: expected UTF-8")
+
+    def test_texts_inside_structs(self):
+        titles = self.texts[::-1]
+        meta = pa.array([{"id": i, "text": text, "more": {"title": title}}
+                         for i, (text, title) in enumerate(zip(self.texts, titles))])
+        self.assert_done(self.run_program("--input", self.write("t.jsonl", lines_of(titles)), "--append-eod",
+                                          prefix=self.path("titles")))
+        table = pa.table({"id": range(len(self.texts)), "meta": meta})
+        for file in (self.parquet(table), self.ipc(table), self.ipc(table, stream=True)):
+            self.assert_done(self.run_program("--input", file, "--append-eod", "--json-keys", "meta.text",
+                                              "meta.more.title"))
+            for key, expected in (("meta.text", "expected"), ("meta.more.title", "titles")):
+                for end in ("bin", "idx"):
+                    self.assertEqual(self.read(f"out_{key}_document.{end}"), self.read(f"{expected}_text_document.{end}"))
+            self.assert_error(self.run_program("--input", file), 1,
+                              ".*in: expected a column text, found id, meta.id, meta.text, meta.more.title")
+            self.assert_error(self.run_program("--input", file, "--json-keys", "meta.id"), 1,
+                              ".*column meta.id: expected strings or lists of strings, found int64")
+            self.assert_error(self.run_program("--input", file, "--json-keys", "meta"), 1, ".*column meta: expected strings")
+        named = pa.table({"meta.text": self.texts, "meta": meta})
+        self.assert_done(self.run_program("--input", self.parquet(named), "--append-eod", "--json-keys", "meta.text"))
+        self.assertEqual(self.read("out_meta.text_document.bin"), self.read("expected_text_document.bin"))
+        nothing = pa.table({"meta": pa.array([{"text": "a"}, None])})
+        for file in (self.parquet(nothing), self.ipc(nothing)):
+            self.assert_error(self.run_program("--input", file, "--json-keys", "meta.text"), 1,
+                              ".*row group 0, row 1: expected a string or a list of strings, found null")
+
+    def test_descriptions_beside_arrow_files_are_left_aside(self):
+        os.mkdir(self.path("saved"))
+        for name in ("state.json", "dataset_info.json"):
+            self.write(f"saved/{name}", json.dumps({"text": "description"}, indent=2))
+        self.ipc(self.table(), name="saved/data-00000-of-00001.arrow", stream=True)
+        for input in (self.path("saved"), self.path("saved", "*")):
+            done = self.run_program("--input", input, "--append-eod")
+            self.assert_done(done)
+            self.assertEqual(self.output(), self.output("expected"))
+            for name in ("state.json", "dataset_info.json"):
+                self.assertIn(f"{self.path('saved', name)}: left aside: it describes the .arrow files beside it\n",
+                              done.stderr)
+        self.assert_error(self.run_program("--input", self.path("saved", "state.json")), 1, ".*line 1, byte 2")
+
+    def test_files_without_the_column_are_found_before_work_begins(self):
+        os.mkdir(self.path("raw"))
+        self.parquet(self.table(), name="raw/a.parquet")
+        self.parquet(pa.table({"content": ["a"]}), name="raw/b.parquet")
+        result = self.run_program("--input", self.path("raw"), prefix=self.path("raw", "a.parquet", "out"))
+        self.assert_error(result, 1, ".*b.parquet: expected a column text, found content")
+
     def test_columns_that_are_no_text(self):
         self.assert_error(self.run_program("--input", self.parquet(self.table()), "--json-keys", "no"), 1,
                           ".*in: expected a column no, found id, text")

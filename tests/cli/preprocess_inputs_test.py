@@ -95,6 +95,61 @@ class Inputs(PreprocessData):
             out.addfile(info, io.BytesIO(content.encode()))
         return packed.getvalue()
 
+    def refuse_before_work(self, folder, name, content, pattern, code=1):
+        """A last file of a folder that is no data ends the run before anything is written."""
+        self.write(f"{folder}/{name}", content)
+        for input in (self.path(folder), self.path(folder, "*")):
+            # An output that cannot be written is found when the first document is to be written.
+            result = self.run_program("--input", input, prefix=self.path("raw", "first.jsonl", "out"))
+            self.assert_error(result, code, f".*{re.escape(name)}: {pattern}")
+        os.unlink(self.path(folder, name))
+
+    def test_a_file_that_is_no_data_is_found_before_work_begins(self):
+        os.mkdir(self.path("raw"))
+        for name in ("first.jsonl", "second.jsonl"):
+            self.write("raw/" + name, lines_of(["a"]))
+        pretty = json.dumps({"citation": "", "description": ""}, indent=2)
+        others = re.escape(f" (a pattern such as '{self.path('raw')}/*.jsonl' leaves this file out)") + "$"
+        refuse = lambda *arguments: self.refuse_before_work("raw", *arguments)
+        refuse("zz.md", "---\nlicense: mit\n", r"line 1, byte 1: expected a JSON object, found .*" + others)
+        refuse("zz.json", pretty, r"line 1, byte 2: .* found the end of the line .JSON lines: one object a line." + others)
+        refuse("zz.info", json.dumps({"citation": ""}) + "\n", 'line 1, byte 1: key "text" is missing.*' + others)
+        refuse("zz.md.gz", gzip.compress(b"\n\n# Data\n"), r"line 3, byte 1: expected a JSON object.*" + others)
+        refuse("zz.list", "[1, 2]", "line 1, byte 2: expected a JSON object as the array's element.*" + others)
+        refuse("zz.zip", b"PK\x03\x04", "zip is not supported: decompress it" + others)
+        refuse("zz.csv", "id,words\n1,a\n", ".*expected a column text.*" + others)
+        refuse("zz.txt", '{"text": "a"}\n', "its name says plain text, but its first byte JSON.*" + others, 2)
+        refuse("zz.jsonl", pretty, r"line 1, byte 2: .* .if it is no data, name the other files or a pattern of them.$")
+        self.write("raw/zz.md", "# Data\n")
+        done = self.run_program("--input", self.path("raw"), "--on-error", "skip")
+        self.assert_done(done)
+        self.assertIn("skipped lines: 1", done.stdout)
+        self.assertEqual(len(self.documents()), 2)
+
+    def test_what_cannot_be_judged_early_is_read_as_before(self):
+        os.mkdir(self.path("raw"))
+        long = json.dumps({"text": "a " * (1 << 20)}) + "\n"
+        self.write("raw/a.jsonl", b"\n" * 200000 + lines_of(["a"]).encode())
+        self.write("raw/b.jsonl", long)
+        self.write("raw/c.json", "[" + long + "]")
+        self.write("raw/d.txt", "x" * (2 << 20))
+        self.write("raw/e", "")
+        self.assert_done(self.run_program("--input", self.path("raw")))
+        self.assertEqual(len(self.documents()), 4)
+
+    def test_a_window_that_is_too_large_has_a_way_out(self):
+        file = self.write("in.zst", b"\x28\xb5\x2f\xfd\x00\xa8\x01\x00\x00")  # as zstd --long=31 writes it
+        self.assert_error(self.run_program("--input", file), 1,
+                          r".*in.zst: expected a window of at most 128 MiB, found a larger one: decompress it in a "
+                          r"pipe .zstd -dc --long=31 FILE . ... --input -.$")
+
+    def test_one_share_of_one_says_its_name(self):
+        done = self.run_program("--input", self.write("in", lines_of(["a"])), "--shard", "0/1")
+        self.assert_done(done)
+        self.assertIn("note: --shard: share 0 of 1 is all of the input; the datasets have the names that they have "
+                      "without --shard\n", done.stderr)
+        self.assertEqual(self.files(), preprocess_case.dataset_files("out_text_document"))
+
     def test_outputs_are_no_inputs(self):
         os.mkdir(self.path("raw"))
         line = lines_of(["a"])

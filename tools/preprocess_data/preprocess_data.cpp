@@ -142,6 +142,11 @@ Status finish(Arguments& arguments) {
     arguments.options.resume_identity.emplace_back("--megatron-version",
                                                    arguments.megatron_version.value_or(""));
   }
+  if (arguments.input.shard && arguments.options.input.shard.count == 1) {
+    note(
+        "--shard: share 0 of 1 is all of the input; the datasets have the names that they have "
+        "without --shard");
+  }
   if (arguments.options.input.shard.count > 1) {
     arguments.options.shard_settings = tokenizer_settings(arguments.args);
     arguments.options.shard_settings.emplace_back("--megatron-version",

@@ -29,7 +29,8 @@ class ZstdUnpacker : public Unpacker {
     const size_t hint = ::ZSTD_decompressStream(stream_.get(), &to, &from);
     if (::ZSTD_getErrorCode(hint) == ZSTD_error_frameParameter_windowTooLarge) {
       return Status(StatusCode::kResourceExhausted,
-                    "expected a window of at most 128 MiB, found a larger one (zstd --long)");
+                    "expected a window of at most 128 MiB, found a larger one: decompress it in a "
+                    "pipe (zstd -dc --long=31 FILE | ... --input -)");
     }
     if (::ZSTD_getErrorCode(hint) == ZSTD_error_dictionary_wrong) {
       return Status(

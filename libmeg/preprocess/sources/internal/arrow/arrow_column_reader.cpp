@@ -23,6 +23,65 @@
 namespace meg::preprocess {
 namespace {
 
+/// The fields of structs that `key` leads to, joined by dots; empty where there is none.
+std::vector<std::string> find_fields(const arrow::DataType& type, std::string_view key) {
+  if (type.id() != arrow::Type::STRUCT) return {};
+  const auto& fields = static_cast<const arrow::StructType&>(type);
+  if (fields.GetFieldIndex(std::string(key)) >= 0) return {std::string(key)};
+  for (size_t dot = key.find('.'); dot != key.npos; dot = key.find('.', dot + 1)) {
+    const std::string name(key.substr(0, dot));
+    const auto field = fields.GetFieldByName(name);
+    if (field == nullptr) continue;
+    std::vector<std::string> inner = find_fields(*field->type(), key.substr(dot + 1));
+    if (inner.empty()) continue;
+    inner.insert(inner.begin(), name);
+    return inner;
+  }
+  return {};
+}
+
+/// The names of fields that are no structs, with those of the structs they are in.
+void add_names(const std::string& before, const arrow::FieldVector& fields,
+               std::vector<std::string>& names) {
+  for (const std::shared_ptr<arrow::Field>& field : fields) {
+    const std::string name = before + field->name();
+    if (field->type()->id() == arrow::Type::STRUCT) {
+      add_names(name + ".", field->type()->fields(), names);
+    } else {
+      names.push_back(name);
+    }
+  }
+}
+
+/// What a key names: a column, else a text inside structs (`meta.text`).
+Result<ColumnPath> find_column(const arrow::Schema& schema, const std::string& key) {
+  const std::vector<int> found = schema.GetAllFieldIndices(key);
+  if (found.size() == 1) return ColumnPath{.column = found[0], .fields = {}};
+  if (found.size() > 1) {
+    return make_error(StatusCode::kCorruption, "expected one column {}, found {}", key,
+                      found.size());
+  }
+  for (size_t dot = key.find('.'); dot != key.npos; dot = key.find('.', dot + 1)) {
+    const int column = schema.GetFieldIndex(key.substr(0, dot));
+    if (column < 0) continue;
+    std::vector<std::string> fields =
+        find_fields(*schema.field(column)->type(), std::string_view(key).substr(dot + 1));
+    if (!fields.empty()) return ColumnPath{.column = column, .fields = std::move(fields)};
+  }
+  std::vector<std::string> names;
+  add_names("", schema.fields(), names);
+  return make_error(StatusCode::kNotFound, "expected a column {}, found {}", key,
+                    fmt::join(names, ", "));
+}
+
+const arrow::DataType& type_of(const arrow::Schema& schema, const ColumnPath& path) {
+  const arrow::DataType* type = schema.field(path.column)->type().get();
+  for (const std::string& name : path.fields) {
+    type = static_cast<const arrow::StructType*>(type)->GetFieldByName(name)->type().get();
+  }
+  return *type;
+}
+
 class ArrowColumnReader : public ColumnReader {
  public:
   ArrowColumnReader(std::unique_ptr<ArrowFile> file, const InputFile& input,
@@ -36,23 +95,15 @@ class ArrowColumnReader : public ColumnReader {
   Status init() {
     const arrow::Schema& schema = file_->schema();
     for (const std::string& key : keys_) {
-      const std::vector<int> found = schema.GetAllFieldIndices(key);
       // Only the columns asked for are read; the others' types do not matter.
-      if (found.empty()) {
-        return make_error(StatusCode::kNotFound, "expected a column {}, found {}", key,
-                          fmt::join(schema.field_names(), ", "));
-      }
-      if (found.size() > 1) {
-        return make_error(StatusCode::kCorruption, "expected one column {}, found {}", key,
-                          found.size());
-      }
-      const arrow::DataType& type = *schema.field(found[0])->type();
+      MEG_ASSIGN_OR_RETURN(ColumnPath path, find_column(schema, key));
+      const arrow::DataType& type = type_of(schema, path);
       if (!TextColumn::takes(type)) {
         return make_error(StatusCode::kUnsupported,
                           "column {}: expected strings or lists of strings, found {}", key,
                           type.ToString());
       }
-      columns_.push_back(found[0]);
+      columns_.push_back(std::move(path));
     }
     end_group_ = file_->groups();
     return Status();
@@ -233,7 +284,7 @@ class ArrowColumnReader : public ColumnReader {
   std::string name_;
   std::vector<std::string> keys_;
   size_t chunk_bytes_;
-  std::vector<int> columns_;  // in the file's schema
+  std::vector<ColumnPath> columns_;  // in the file's schema
 
   int64_t next_group_ = 0;
   int64_t end_group_ = 0;

@@ -27,16 +27,33 @@ constexpr int64_t kMaxBatchRows = 1024;
 /// Read of a column at a time.
 int64_t read_bytes(const InputFile& file) { return int64_t{file.is_remote() ? 8 : 1} << 20; }
 
+/// What a path names in a batch, whose structs have only those of their fields that are read. Where
+/// a struct is null, so are its fields.
+Result<std::shared_ptr<arrow::Array>> find_array(const arrow::RecordBatch& batch,
+                                                 const arrow::Schema& schema,
+                                                 const ColumnPath& path) {
+  const std::shared_ptr<arrow::Array> no_array;
+  std::shared_ptr<arrow::Array> found = batch.GetColumnByName(schema.field(path.column)->name());
+  for (const std::string& field : path.fields) {
+    if (found == nullptr || found->type_id() != arrow::Type::STRUCT) return no_array;
+    const auto& structs = static_cast<const arrow::StructArray&>(*found);
+    const int index = structs.struct_type()->GetFieldIndex(field);
+    if (index < 0) return no_array;
+    MEG_ARROW_ASSIGN(found, structs.GetFlattenedField(index, limited_memory()));
+  }
+  return found;
+}
+
 /// These columns of a batch, found by their names in the file's schema.
 Result<std::optional<TextRows>> rows_of(const arrow::RecordBatch& batch,
                                         const arrow::Schema& schema,
-                                        const std::vector<int>& columns) {
+                                        const std::vector<ColumnPath>& columns) {
   TextRows rows{.count = batch.num_rows(), .columns = {}};
-  for (const int column : columns) {
-    const std::string& name = schema.field(column)->name();
-    std::shared_ptr<arrow::Array> found = batch.GetColumnByName(name);
+  for (const ColumnPath& path : columns) {
+    MEG_ASSIGN_OR_RETURN(std::shared_ptr<arrow::Array> found, find_array(batch, schema, path));
     if (found == nullptr || !TextColumn::takes(*found->type())) {
-      return make_error(StatusCode::kCorruption, "expected a column {} of text", name);
+      return make_error(StatusCode::kCorruption, "expected a column {} of text",
+                        schema.field(path.column)->name());
     }
     rows.columns.emplace_back(std::move(found));
   }
@@ -70,7 +87,8 @@ class ParquetFile : public ArrowFile {
 
   int64_t groups() const override { return reader_->num_row_groups(); }
 
-  std::optional<GroupSize> size(int64_t group, const std::vector<int>& columns) const override {
+  std::optional<GroupSize> size(int64_t group,
+                                const std::vector<ColumnPath>& columns) const override {
     const auto metadata = reader_->parquet_reader()->metadata()->RowGroup(static_cast<int>(group));
     GroupSize size{.rows = metadata->num_rows(), .bytes = 0};
     for (const int leaf : leaves_of(columns)) {
@@ -79,7 +97,8 @@ class ParquetFile : public ArrowFile {
     return size;
   }
 
-  Status open_group(int64_t group, const std::vector<int>& columns, int64_t batch_bytes) override {
+  Status open_group(int64_t group, const std::vector<ColumnPath>& columns,
+                    int64_t batch_bytes) override {
     batches_.reset();
     pages_.reset();
     columns_ = columns;
@@ -124,10 +143,15 @@ class ParquetFile : public ArrowFile {
     return make_error(StatusCode::kCorruption, "expected {} more rows, found the end", rows_left_);
   }
 
-  std::vector<int> leaves_of(const std::vector<int>& columns) const {
+  std::vector<int> leaves_of(const std::vector<ColumnPath>& columns) const {
     std::vector<int> leaves;
-    for (const int column : columns) {
-      add_leaves(reader_->manifest().schema_fields[static_cast<size_t>(column)], leaves);
+    for (const ColumnPath& path : columns) {
+      const auto* field = &reader_->manifest().schema_fields[static_cast<size_t>(path.column)];
+      for (const std::string& name : path.fields) {
+        field = &*std::find_if(field->children.begin(), field->children.end(),
+                               [&](const auto& child) { return child.field->name() == name; });
+      }
+      add_leaves(*field, leaves);
     }
     return leaves;
   }
@@ -139,7 +163,7 @@ class ParquetFile : public ArrowFile {
 
   std::unique_ptr<parquet::arrow::FileReader> reader_;
   std::shared_ptr<arrow::Schema> schema_;
-  std::vector<int> columns_;  // of the group, as what follows
+  std::vector<ColumnPath> columns_;  // of the group, as what follows
   int64_t batch_rows_ = 0;
   int64_t rows_left_ = 0;
   std::optional<PageTexts> pages_;
@@ -157,8 +181,13 @@ arrow::ipc::IpcReadOptions ipc_options() {
 /// takes them from the file as they are, and GetView() would read wherever they point.
 Result<std::optional<TextRows>> checked_rows_of(const arrow::RecordBatch& batch,
                                                 const arrow::Schema& schema,
-                                                const std::vector<int>& columns) {
-  MEG_ARROW_ASSIGN(const auto selected, batch.SelectColumns(columns));
+                                                const std::vector<ColumnPath>& columns) {
+  // Two texts may be in structs of one column.
+  std::vector<int> indices;
+  for (const ColumnPath& path : columns) indices.push_back(path.column);
+  std::sort(indices.begin(), indices.end());
+  indices.erase(std::unique(indices.begin(), indices.end()), indices.end());
+  MEG_ARROW_ASSIGN(const auto selected, batch.SelectColumns(indices));
   const arrow::Status status = selected->ValidateFull();
   if (!status.ok()) return status_of(status);
   return rows_of(*selected, schema, columns);
@@ -178,9 +207,11 @@ class IpcFile : public ArrowFile {
 
   int64_t groups() const override { return reader_->num_record_batches(); }
 
-  std::optional<GroupSize> size(int64_t, const std::vector<int>&) const override { return {}; }
+  std::optional<GroupSize> size(int64_t, const std::vector<ColumnPath>&) const override {
+    return {};
+  }
 
-  Status open_group(int64_t group, const std::vector<int>& columns, int64_t) override {
+  Status open_group(int64_t group, const std::vector<ColumnPath>& columns, int64_t) override {
     MEG_ARROW_ASSIGN(const auto batch, reader_->ReadRecordBatch(static_cast<int>(group)));
     MEG_ASSIGN_OR_RETURN(rows_, checked_rows_of(*batch, *schema_, columns));
     return Status();
@@ -210,9 +241,11 @@ class IpcStream : public ArrowFile {
 
   int64_t groups() const override { return 1; }
 
-  std::optional<GroupSize> size(int64_t, const std::vector<int>&) const override { return {}; }
+  std::optional<GroupSize> size(int64_t, const std::vector<ColumnPath>&) const override {
+    return {};
+  }
 
-  Status open_group(int64_t, const std::vector<int>& columns, int64_t) override {
+  Status open_group(int64_t, const std::vector<ColumnPath>& columns, int64_t) override {
     columns_ = columns;
     return Status();
   }
@@ -226,7 +259,7 @@ class IpcStream : public ArrowFile {
  private:
   std::shared_ptr<arrow::ipc::RecordBatchStreamReader> reader_;
   std::shared_ptr<arrow::Schema> schema_;
-  std::vector<int> columns_;
+  std::vector<ColumnPath> columns_;
 };
 
 template <class File>

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "libmeg/base/result.h"
@@ -13,6 +14,12 @@
 #include "libmeg/preprocess/sources/internal/input_file.h"
 
 namespace meg::preprocess {
+
+/// A column of a schema, or what is inside its structs.
+struct ColumnPath {
+  int column = 0;
+  std::vector<std::string> fields;  ///< names that lead from the column to it
+};
 
 /// A file as groups of record batches, whatever its format.
 class ArrowFile {
@@ -32,11 +39,12 @@ class ArrowFile {
   };
 
   /// columns: of the schema. nullopt where only reading tells.
-  virtual std::optional<GroupSize> size(int64_t group, const std::vector<int>& columns) const = 0;
+  virtual std::optional<GroupSize> size(int64_t group,
+                                        const std::vector<ColumnPath>& columns) const = 0;
 
   /// Begins reading a group's batches, of about `batch_bytes`, with only these of the schema's
   /// columns, which hold texts and then are the batch's, in this order.
-  virtual Status open_group(int64_t group, const std::vector<int>& columns,
+  virtual Status open_group(int64_t group, const std::vector<ColumnPath>& columns,
                             int64_t batch_bytes) = 0;
 
   /// Its next batch; nullopt at the end. The texts are there until the next call.

@@ -1,15 +1,18 @@
 #include "libmeg/preprocess/sources/internal/arrow/column_texts.h"
 
 #include <arrow/type.h>
+#include <arrow/type_traits.h>
 
 #include <utility>
 
 namespace meg::preprocess {
 namespace {
 
+/// Bytes without a word that they are UTF-8 are texts as well: many writers of Parquet leave it
+/// out. The documents' reader checks the bytes of either.
 bool holds_text(const arrow::DataType& type) {
-  return type.id() == arrow::Type::STRING || type.id() == arrow::Type::LARGE_STRING ||
-         type.id() == arrow::Type::STRING_VIEW;
+  return arrow::is_binary_like(type.id()) || arrow::is_large_binary_like(type.id()) ||
+         arrow::is_binary_view_like(type.id());
 }
 
 bool is_list(const arrow::DataType& type) {
@@ -57,15 +60,15 @@ std::optional<std::string_view> TextArray::at(int64_t row) const {
   return text(index);
 }
 
+// Arrays of strings are arrays of bytes.
 std::string_view TextArray::text(int64_t index) const {
-  switch (texts_->type_id()) {
-    case arrow::Type::STRING:
-      return static_cast<const arrow::StringArray*>(texts_)->GetView(index);
-    case arrow::Type::LARGE_STRING:
-      return static_cast<const arrow::LargeStringArray*>(texts_)->GetView(index);
-    default:
-      return static_cast<const arrow::StringViewArray*>(texts_)->GetView(index);
+  if (arrow::is_large_binary_like(texts_->type_id())) {
+    return static_cast<const arrow::LargeBinaryArray*>(texts_)->GetView(index);
   }
+  if (arrow::is_binary_like(texts_->type_id())) {
+    return static_cast<const arrow::BinaryArray*>(texts_)->GetView(index);
+  }
+  return static_cast<const arrow::BinaryViewArray*>(texts_)->GetView(index);
 }
 
 bool TextColumn::takes(const arrow::DataType& type) {
