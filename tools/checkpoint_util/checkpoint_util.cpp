@@ -5,9 +5,11 @@
 #include <fmt/format.h>
 
 #include <string>
+#include <vector>
 
 #include "libmeg/checkpoint/convert/reshard.h"
 #include "libmeg/checkpoint/convert/save_torch_dist.h"
+#include "libmeg/checkpoint/dialects/huggingface/tokenizer_files.h"
 #include "libmeg/checkpoint/dialects/mp_rank/checkpoint_folder.h"
 #include "libmeg/checkpoint/dialects/mp_rank/megatron_checkpoint.h"
 #include "tools/checkpoint_util/checkpoint_util_flags.h"
@@ -150,6 +152,9 @@ Status run(const CheckpointUtilArguments& arguments) {
   MEG_ASSIGN_OR_RETURN(const checkpoint::CheckpointFolder folder,
                        checkpoint::find_checkpoint(arguments.load_dir, arguments.iteration));
   MEG_RETURN_IF_ERROR(check_loader(arguments, folder));
+  MEG_ASSIGN_OR_RETURN(const std::vector<std::string> left_out,
+                       checkpoint::check_tokenizer_files(folder));
+  for (const std::string& text : left_out) note(text);
   MEG_ASSIGN_OR_RETURN(const checkpoint::MegatronCheckpoint checkpoint,
                        open_checkpoint(arguments, folder));
   MEG_RETURN_IF_ERROR(arguments.checkpoint.check_against(checkpoint));

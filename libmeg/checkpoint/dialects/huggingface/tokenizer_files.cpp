@@ -1,10 +1,13 @@
 #include "libmeg/checkpoint/dialects/huggingface/tokenizer_files.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <string_view>
 
 #include "libmeg/checkpoint/dialects/mp_rank/internal/folder_entries.h"
+#include "libmeg/io/file_descriptor.h"
 
 namespace meg::checkpoint {
 namespace {
@@ -23,7 +26,29 @@ bool is_tokenizer_file(std::string_view name) {
 
 }  // namespace
 
+Result<std::vector<std::string>> check_tokenizer_files(const CheckpointFolder& checkpoint) {
+  const bool is_huggingface = checkpoint.format == CheckpointFormat::kHuggingFace;
+  const std::string from =
+      is_huggingface ? checkpoint.folder : join_path(checkpoint.folder, kTokenizerFolder);
+  std::vector<std::string> notes;
+  std::error_code error;
+  if (!fs::is_directory(from, error)) return notes;
+  MEG_ASSIGN_OR_RETURN(const FolderEntries entries, FolderEntries::list(from));
+  for (const auto& [name, is_folder] : entries) {
+    if (is_huggingface && !is_tokenizer_file(name)) continue;
+    const std::string path = join_path(from, name);
+    if (is_folder) {
+      notes.push_back(
+          fmt::format("{}: a folder among the tokenizer's files: it is not copied", path));
+    } else {
+      MEG_RETURN_IF_ERROR(io::FileDescriptor::open_regular(path).status());
+    }
+  }
+  return notes;
+}
+
 Status copy_tokenizer_files(const CheckpointFolder& checkpoint, const std::string& to) {
+  MEG_RETURN_IF_ERROR(check_tokenizer_files(checkpoint).status());
   const bool is_huggingface = checkpoint.format == CheckpointFormat::kHuggingFace;
   const std::string from =
       is_huggingface ? checkpoint.folder : join_path(checkpoint.folder, kTokenizerFolder);
