@@ -255,6 +255,16 @@ class PropertyTable(Table):
         return found
 
 
+class AlphabeticTable(Table):
+    """Which code points are Alphabetic to the patterns of `tokenizers`, and which are not."""
+
+    def values(self):
+        found = set("".join(matches_of_tokenizers(r"\p{Alphabetic}")))
+        # No pattern can name the others: underscores are left out of names before they are looked up.
+        return [None if code in SURROGATES else "alpha=alphabetic" if chr(code) in found else "not_alphabetic"
+                for code in range(CODE_POINTS)]
+
+
 def general_categories():
     return "Cc Cf Cn Co Ll Lm Lo Lt Lu Mc Me Mn Nd Nl No Pc Pd Pe Pf Pi Po Ps Sc Sk Sm So Zl Zp Zs".split()
 
@@ -355,6 +365,7 @@ TABLES = [
     LowerCaseTable("lower_case", "tokenizers", None, None, "difference to the lower case"),
     PropertyTable("general_category", "tokenizers", None, general_categories, "general categories of patterns"),
     PropertyTable("pattern_script", "tokenizers", None, pattern_scripts, "names of the scripts of patterns"),
+    AlphabeticTable("alphabetic", "tokenizers", None, None, "Alphabetic of patterns"),
     PythonTable("bert_property", bert_property, "a kind (1 removed, 2 space, 3 Chinese, 4 punctuation) and bits (8 cased, "
                 "16 case-ignorable, 32 ordered, 64 starting mark)"),
     PythonTable("bert_fold", bert_fold, "lower case without accents"),

@@ -43,6 +43,9 @@ PATTERNS = {
 }
 INTERVALS_AND_LINES = [r"\p{N}{2}+", r"(?:th|[ai]){1,2}+", r"e{2}?.", r"\s{,2}t", r"^\S+|\S$", r" {2}+\p{L}{3}+"]
 CODES = [r"\u0065+", r"[^\u0061-\u4e2d\u4E2D]?\u0065|\u0020(?=\u0074)", r"[\u4e00-\u9fa5]+|[a-z\u00e9]+"]
+CLASSES = [r"\w+|[^\w\s]+", r"\d{1,3}(?=(?:\d{3})*\b)|\R", r"[[:alnum:]_']+|[^[:word:]]"]
+REPLACED = [r"\d", r"\D\d", r"[^\d\s]\b", r"\w\B", r"[\w']+$", r"\W+", r"\h{2}", r"\H\h", r"\R", "[[:alpha:]]{2}",
+            "[[:^alnum:][:print:]]{3}", "[[:word:]&&[:graph:]]", r"\p{Alphabetic}\P{Alphabetic}", r"(?i)e\w", r"(?i)[\d]+"]
 DEEPSEEK = [
     r"\p{N}{1,3}",
     "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+",
@@ -163,7 +166,7 @@ def made_tokenizers(corpus):
     for ignore_merges in (False, True):
         yield f"cjk {ignore_merges}", byte_level(cjk_corpus(random.Random(18)), sequence([split(PATTERNS["llama3"]), bytes_alone]),
                                                  ignore_merges=ignore_merges)
-    for pattern in INTERVALS_AND_LINES + CODES + NESTED_BRACKETS:
+    for pattern in INTERVALS_AND_LINES + CODES + CLASSES + NESTED_BRACKETS:
         yield pattern, byte_level(corpus, sequence([split(pattern), bytes_alone]))
     yield "removed", byte_level(corpus, sequence([split(PATTERNS["llama3"], "removed", True), bytes_alone]))
     yield "gpt2", byte_level(corpus, pre_tokenizers.ByteLevel(add_prefix_space=False))
@@ -213,6 +216,8 @@ def made_tokenizers(corpus):
                  normalizers.Sequence([normalizers.NFD(), normalizers.StripAccents(), normalizers.Lowercase()])):
         yield str(form), add_tokens(
             byte_level(corpus, pre_tokenizers.ByteLevel(add_prefix_space=False), normalizer=form))
+    for pattern in REPLACED:
+        yield f"replaced {pattern}", byte_level(corpus, level, normalizer=normalizers.Replace(Regex(pattern), "#"))
     yield "added", add_tokens(byte_level(corpus, sequence([split(PATTERNS["o200k"]), bytes_alone])))
     yield "llama2", of_characters(corpus, prepend=True, byte_fallback=True)
     yield "unknown", of_characters(corpus, prepend=True)

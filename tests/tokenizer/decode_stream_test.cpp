@@ -233,6 +233,9 @@ TEST(DecodeStream, GivesTheWholeTextOfEveryDecoder) {
   const auto replace = [](const char* from, const char* to) {
     return Json{{"type", "Replace"}, {"pattern", {{"String", from}}}, {"content", to}};
   };
+  const auto replace_pattern = [](const char* from, const char* to) {
+    return Json{{"type", "Replace"}, {"pattern", {{"Regex", from}}}, {"content", to}};
+  };
   const auto strip = [](const char* content, int start, int stop) {
     return Json{{"type", "Strip"}, {"content", content}, {"start", start}, {"stop", stop}};
   };
@@ -256,6 +259,8 @@ TEST(DecodeStream, GivesTheWholeTextOfEveryDecoder) {
         sequence({fuse, word_ends("aa")}),
         strip(" ", 1, 1),
         replace(" a", "b"),
+        replace_pattern("\\w+$", "b"),
+        sequence({fuse, replace_pattern("\\d|a+", "1")}),
         sequence({replace("\u2581", " "), fallback, fuse, strip(" ", 1, 0)}),
         sequence({replace("\u2581", " "), fallback, fuse}),
         sequence({fuse, strip("a", 3, 2)}),

@@ -64,7 +64,7 @@ TEST(RegexMatcher, KnowsPropertiesOfThePackagesUnicode) {
 }
 
 TEST(RegexMatcher, RefusesPropertiesWithoutTables) {
-  for (const char* const pattern : {"\\p{Emoji}", "[a\\P{Alphabetic}]", "\\p{^Xwd}", "\\p{L&}"}) {
+  for (const char* const pattern : {"\\p{Emoji}", "[a\\P{Uppercase}]", "\\p{^Xwd}", "\\p{L&}"}) {
     const auto compiled = RegexMatcher::compile(pattern, "pattern");
     ASSERT_FALSE(compiled) << pattern;
     EXPECT_NE(compiled.error().message().find("property"), std::string::npos) << pattern;
@@ -129,10 +129,36 @@ TEST(RegexMatcher, ReadsBracketsWithinBrackets) {
   }
 }
 
+TEST(RegexMatcher, KnowsClassesAsOnigurumaDoes) {
+  // Digits of two scripts and a superscript, which is a character of a word, but not in brackets.
+  const std::string text = "a1\u0661\u00b2_ F\u24b6!";
+  EXPECT_EQ(split("\\d+", text), (Words{"a", "1\u0661", "\u00b2_ F\u24b6!"}));
+  EXPECT_EQ(split("\\D+", text), (Words{"a", "1\u0661", "\u00b2_ F\u24b6!"}));
+  EXPECT_EQ(split("[\\d_]+", text), (Words{"a", "1\u0661", "\u00b2", "_", " F\u24b6!"}));
+  EXPECT_EQ(split("\\w+", text), (Words{"a1\u0661\u00b2_", " ", "F\u24b6", "!"}));
+  EXPECT_EQ(split("[\\w]+", text), (Words{"a1\u0661", "\u00b2", "_", " ", "F\u24b6", "!"}));
+  EXPECT_EQ(split("[^\\w]+", text), (Words{"a1\u0661", "\u00b2", "_", " ", "F\u24b6", "!"}));
+  EXPECT_EQ(split("\\W+", text), (Words{"a1\u0661\u00b2_", " ", "F\u24b6", "!"}));
+  EXPECT_EQ(split("\\h+", text), (Words{"a1", "\u0661\u00b2_ ", "F", "\u24b6!"}));
+  EXPECT_EQ(split("[[:alpha:]]+", text), (Words{"a", "1\u0661\u00b2_ ", "F\u24b6", "!"}));
+  EXPECT_EQ(split("[[:alnum:]]+", text), (Words{"a1\u0661", "\u00b2_ ", "F\u24b6", "!"}));
+  EXPECT_EQ(split("[[:word:]]+", text), (Words{"a1\u0661", "\u00b2", "_", " ", "F\u24b6", "!"}));
+  EXPECT_EQ(split("[[:graph:]]+", text), (Words{"a1\u0661\u00b2_", " ", "F\u24b6!"}));
+  EXPECT_EQ(split("[[:print:]]+", "a \n"), (Words{"a ", "\n"}));
+  EXPECT_EQ(split("\\p{Alphabetic}+", "a\u0345\u16ee1"), (Words{"a\u0345\u16ee", "1"}));
+}
+
+TEST(RegexMatcher, FindsTheBordersOfWords) {
+  EXPECT_EQ(split("\\bx", "x axx \u00b2x"), (Words{"x", " axx \u00b2x"}));
+  EXPECT_EQ(split("x\\b", "xx x"), (Words{"x", "x", " ", "x"}));
+  EXPECT_EQ(split("\\Bx\\B", "xxx"), (Words{"x", "x", "x"}));
+  EXPECT_EQ(split("\\R", "a\r\nb\u2028c\rd"), (Words{"a", "\r\n", "b", "\u2028", "c", "\r", "d"}));
+}
+
 TEST(RegexMatcher, RefusesWhatItWouldReadInAnotherWay) {
   for (const char* const pattern :
-       {"\\w", "\\v", "\\N", "\\O", "\\Qa\\E", "\\pL", "(?m:.)", "(?s).", "(?x) a", "(?#a)b",
-        "[[:alpha:]]", "[]a]", "[a&&]", "a{2}*", "a*", "^", "(?=a)"}) {
+       {"\\X", "\\v", "\\N", "\\O", "\\Qa\\E", "\\pL", "(?m:.)", "(?s).", "(?x) a", "(?#a)b",
+        "[[:upper:]]", "[\\b]", "[\\R]", "[]a]", "[a&&]", "a{2}*", "a*", "^", "(?=a)"}) {
     EXPECT_EQ(RegexMatcher::compile(pattern, "pattern").status().code(), StatusCode::kUnsupported)
         << pattern;
   }
@@ -141,13 +167,12 @@ TEST(RegexMatcher, RefusesWhatItWouldReadInAnotherWay) {
 
 TEST(RegexMatcher, RefusesWhatOnigurumaFoldsToSeveralCharacters) {
   for (const char* const pattern :
-       {"(?i)ss",          "(?i)s(?:s)",      "(?i:aST)",       "x|(?i:(?:Fi))",
-        "(?i)\u00df",      "(?i)[\u00e4]",    "(?i)s\\x73",     "(?i)\\p{Ll}",
-        "(?i)[\\p{L}]",    "(?i)[\\S]",       "(?i)a|(?:b|ff)", "(?i)s{1}s",
-        "(?i)s{1}{1,1}s",  "(?i)(?:(?:s))s",  "(?i)(?:as)s",    "(?i)(?:\\ns)s",
-        "(?i)s(?:s[a])",   "(?i)s(?:s(a|b))", "(?i)(?>ss)",     "(?i)(?<n>ss)",
-        "(?i)(?<!x)ss",    "(?i)(?:s){1}s",   "(?i)s{0}ss",     "(?i)(?:ss)+",
-        "(?i)(?:(?-i)x)ss"}) {
+       {"(?i)ss",         "(?i)s(?:s)",    "(?i:aST)",        "x|(?i:(?:Fi))",  "(?i)\u00df",
+        "(?i)[\u00e4]",   "(?i)s\\x73",    "(?i)\\p{Ll}",     "(?i)[\\p{L}]",   "(?i)[\\S]",
+        "(?i)a|(?:b|ff)", "(?i)s{1}s",     "(?i)s{1}{1,1}s",  "(?i)(?:(?:s))s", "(?i)(?:as)s",
+        "(?i)(?:\\ns)s",  "(?i)s(?:s[a])", "(?i)s(?:s(a|b))", "(?i)(?>ss)",     "(?i)(?<n>ss)",
+        "(?i)(?<!x)ss",   "(?i)(?:s){1}s", "(?i)s{0}ss",      "(?i)(?:ss)+",    "(?i)(?:(?-i)x)ss",
+        "(?i)[\\w]",      "(?i)[^\\D]",    "(?i)[\\H]"}) {
     EXPECT_EQ(RegexMatcher::compile(pattern, "pattern").status().code(), StatusCode::kUnsupported)
         << pattern;
   }
@@ -178,7 +203,10 @@ TEST(RegexMatcher, RefusesWhatOnigurumaFoldsToSeveralCharacters) {
         "(?i)(?:[a]s)s",
         "(?i)(?:s{2})s",
         "(?i)s$s",
-        "(?i)\\ss"}) {
+        "(?i)\\ss",
+        "(?i)[\\d]",
+        "(?i)\\w+",
+        "(?i)s\\ws"}) {
     EXPECT_TRUE(RegexMatcher::compile(pattern, "pattern").has_value()) << pattern;
   }
   EXPECT_THAT(RegexMatcher::compile("(?i)as(?:s)", "FILE").status().message(),

@@ -55,7 +55,7 @@ Status check_address(const std::string& address) {
 /// LibTorch warns of every connection that another rank's end closes, with all frames of the stack.
 /// What it means for the run is reported without them.
 void silence_warnings() {
-  if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) FLAGS_caffe2_log_level = GLOG_ERROR;
+  if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) FLAGS_caffe2_log_level = c10::GLOG_ERROR;
 }
 
 double in_seconds(std::chrono::milliseconds time) {

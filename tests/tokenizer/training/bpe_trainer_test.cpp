@@ -142,7 +142,7 @@ TEST(BpeTrainer, RefusesWrongOptions) {
       {options_of(300, {}, "cl100"), "did you mean cl100k?"},
       {options_of(300, {}, ""), "expected gpt2"},
       {options_of(300, {}, "(a"), "pattern \"(a\": "},
-      {options_of(300, {}, "\\bword"), "\\b in a pattern"},
+      {options_of(300, {}, "\\Xword"), "\\X in a pattern"},
   };
   for (const auto& [options, message] : cases) {
     const auto trainer = BpeTrainer::create(options, 1);

@@ -10,6 +10,7 @@
 #include "libmeg/tokenizer/bpe/internal/byte_alphabet.h"
 #include "libmeg/tokenizer/huggingface/internal/pre_tokenizer.h"
 #include "libmeg/tokenizer/internal/replace_text.h"
+#include "libmeg/tokenizer/pretokenizer/internal/regex_matcher.h"
 
 // Each step of a decoder maps a list of tokens to another. Text is generated token by token, so a
 // step may be asked about tokens whose end has not come yet (Following): it then gives only what no
@@ -44,12 +45,18 @@ void join(Tokens& tokens, std::string_view between, Following& following) {
 
 class JoinBySpaces : public TokenDecoder {
  public:
-  void apply(Tokens& tokens, Following& following) const override { join(tokens, " ", following); }
+  Status apply(Tokens& tokens, Following& following) const override {
+    join(tokens, " ", following);
+    return {};
+  }
 };
 
 class Fuse : public TokenDecoder {
  public:
-  void apply(Tokens& tokens, Following& following) const override { join(tokens, "", following); }
+  Status apply(Tokens& tokens, Following& following) const override {
+    join(tokens, "", following);
+    return {};
+  }
 };
 
 /// Every character is a byte; a token with others stands for itself.
@@ -57,7 +64,7 @@ class ByteLevel : public TokenDecoder {
  public:
   bool is_byte_level() const override { return true; }
 
-  void apply(Tokens& tokens, Following& following) const override {
+  Status apply(Tokens& tokens, Following& following) const override {
     drop_growing(tokens, following);
     std::string bytes;
     for (const std::string& token : tokens) {
@@ -69,13 +76,14 @@ class ByteLevel : public TokenDecoder {
     text::append_replacing_invalid_utf8(bytes, text);
     tokens = {std::move(text)};
     if (following == Following::kTokens) following = Following::kText;
+    return {};
   }
 };
 
 /// Runs of `<0x41>` become characters, or U+FFFD each where they are not UTF-8.
 class ByteFallback : public TokenDecoder {
  public:
-  void apply(Tokens& tokens, Following& following) const override {
+  Status apply(Tokens& tokens, Following& following) const override {
     drop_growing(tokens, following);
     Tokens decoded;
     std::string bytes;
@@ -98,6 +106,7 @@ class ByteFallback : public TokenDecoder {
     // One more byte may spoil all of a run.
     if (following == Following::kNothing) end_run();
     tokens = std::move(decoded);
+    return {};
   }
 };
 
@@ -105,14 +114,40 @@ class Replace : public TokenDecoder {
  public:
   Replace(std::string from, std::string to) : from_(std::move(from)), to_(std::move(to)) {}
 
-  void apply(Tokens& tokens, Following& following) const override {
+  Status apply(Tokens& tokens, Following& following) const override {
     for (std::string& token : tokens) {
       replace_all(token, from_, to_, grows(token, tokens, following));
     }
+    return {};
   }
 
  private:
   std::string from_, to_;
+};
+
+class PatternDecoder : public TokenDecoder {
+ public:
+  PatternDecoder(RegexMatcher from, std::string to) : from_(std::move(from)), to_(std::move(to)) {}
+
+  Status apply(Tokens& tokens, Following& following) const override {
+    drop_growing(tokens, following);  // What follows may change any match.
+    for (std::string& token : tokens) {
+      std::string replaced;
+      size_t at = 0;
+      while (true) {
+        MEG_ASSIGN_OR_RETURN(const auto found, from_.find(token, at));
+        if (!found) break;
+        replaced.append(token, at, found->first - at).append(to_);
+        at = found->second;
+      }
+      token = replaced.append(token, at);
+    }
+    return {};
+  }
+
+ private:
+  RegexMatcher from_;
+  std::string to_;
 };
 
 class StripDecoder : public TokenDecoder {
@@ -120,8 +155,9 @@ class StripDecoder : public TokenDecoder {
   StripDecoder(std::string content, int64_t start, int64_t stop)
       : content_(std::move(content)), start_(start), stop_(stop) {}
 
-  void apply(Tokens& tokens, Following& following) const override {
+  Status apply(Tokens& tokens, Following& following) const override {
     for (std::string& token : tokens) strip(token, grows(token, tokens, following));
+    return {};
   }
 
  private:
@@ -152,12 +188,13 @@ class MetaspaceDecoder : public TokenDecoder {
   MetaspaceDecoder(std::string replacement, bool prepended)
       : replacement_(std::move(replacement)), prepended_(prepended) {}
 
-  void apply(Tokens& tokens, Following& following) const override {
+  Status apply(Tokens& tokens, Following& following) const override {
     for (std::string& token : tokens) {
       const bool is_first = &token == &tokens.front();
       replace_all(token, replacement_, is_first && prepended_ ? "" : " ",
                   grows(token, tokens, following));
     }
+    return {};
   }
 
  private:
@@ -171,7 +208,7 @@ class WordPieceDecoder : public TokenDecoder {
   WordPieceDecoder(std::string prefix, bool cleanup)
       : prefix_(std::move(prefix)), cleanup_(cleanup) {}
 
-  void apply(Tokens& tokens, Following& following) const override {
+  Status apply(Tokens& tokens, Following& following) const override {
     // It may still become a part of a word, which is written without a space.
     const bool is_undecided = tokens.size() > 1 && tokens.back().size() < prefix_.size() &&
                               prefix_.starts_with(tokens.back());
@@ -187,6 +224,7 @@ class WordPieceDecoder : public TokenDecoder {
       const bool more_follows = grows(token, tokens, following);
       for (const auto& [from, to] : kGaps) replace_all(token, from, to, more_follows);
     }
+    return {};
   }
 
  private:
@@ -213,13 +251,14 @@ class BpeDecoder : public TokenDecoder {
  public:
   explicit BpeDecoder(std::string suffix) : suffix_(std::move(suffix)) {}
 
-  void apply(Tokens& tokens, Following& following) const override {
+  Status apply(Tokens& tokens, Following& following) const override {
     for (std::string& token : tokens) {
       const bool is_last = &token == &tokens.back();
       if (is_last && following != Following::kNothing)
         token.resize(std::min(token.find(suffix_), token.size()));
       replace_all(token, suffix_, is_last ? "" : " ", grows(token, tokens, following));
     }
+    return {};
   }
 
  private:
@@ -231,8 +270,9 @@ class SequenceDecoder : public TokenDecoder {
   explicit SequenceDecoder(std::vector<std::unique_ptr<TokenDecoder>> steps)
       : steps_(std::move(steps)) {}
 
-  void apply(Tokens& tokens, Following& following) const override {
-    for (const auto& step : steps_) step->apply(tokens, following);
+  Status apply(Tokens& tokens, Following& following) const override {
+    for (const auto& step : steps_) MEG_RETURN_IF_ERROR(step->apply(tokens, following));
+    return {};
   }
 
  private:
@@ -248,9 +288,14 @@ MadeDecoder make_decoder(Values&&... values) {
 
 MadeDecoder read_replace_decoder(const JsonPart& part) {
   MEG_ASSIGN_OR_RETURN(const JsonPart pattern, part.member("pattern"));
-  MEG_RETURN_IF_ERROR(pattern.allow_only({"String"}));
-  MEG_ASSIGN_OR_RETURN(const std::string from, pattern.text("String", ""));
+  MEG_RETURN_IF_ERROR(pattern.allow_only({"String", "Regex"}));
   MEG_ASSIGN_OR_RETURN(const std::string to, part.text("content", ""));
+  if (const std::optional<JsonPart> regex = pattern.find("Regex")) {
+    MEG_ASSIGN_OR_RETURN(const std::string_view text, regex->text());
+    MEG_ASSIGN_OR_RETURN(RegexMatcher matcher, RegexMatcher::compile(text, regex->place()));
+    return make_decoder<PatternDecoder>(std::move(matcher), to);
+  }
+  MEG_ASSIGN_OR_RETURN(const std::string from, pattern.text("String", ""));
   if (from.empty()) return pattern.unsupported("an empty pattern");
   return make_decoder<Replace>(from, to);
 }

@@ -24,7 +24,7 @@ class TokenDecoder {
 
   /// Changes the tokens, whose concatenation is the decoded text. If something follows, omits the
   /// part that depends on it, so that the rest stays the same whatever follows.
-  virtual void apply(std::vector<std::string>& tokens, Following& following) const = 0;
+  virtual Status apply(std::vector<std::string>& tokens, Following& following) const = 0;
 
   /// Whether the text consists of the bytes that the tokens' characters stand for.
   virtual bool is_byte_level() const { return false; }

@@ -92,26 +92,13 @@ Result<std::function<size_t(std::string_view)>> reference_words(const TokenizerJ
   });
 }
 
-/// Files of other tokenizers that a folder may have in place of a tokenizer.json, and their types.
-constexpr std::pair<std::string_view, std::string_view> kOtherFiles[] = {
-    {"tokenizer.model", "GPTSentencePieceTokenizer"},
-    {"merges.txt", "GPT2BPETokenizer"},
-    {"vocab.txt", "BertWordPieceLowerCase or BertWordPieceCase"}};
-
 /// The tokenizer.json that --tokenizer-model stands for. What lies on the disk goes before the
 /// cache, as in transformers.
 Result<std::filesystem::path> find_file(const std::string& model) {
   std::filesystem::path path(model);
   if (!std::filesystem::exists(path)) path = cached_model_folder(model).value_or(model);
-  const bool is_folder = std::filesystem::is_directory(path);
-  if (is_folder) path /= kFileName;
+  if (std::filesystem::is_directory(path)) path /= kFileName;
   if (std::filesystem::exists(path)) return path;
-  for (const auto& [file, type] : kOtherFiles) {
-    if (!is_folder || !std::filesystem::exists(path.parent_path() / file)) continue;
-    return make_error(StatusCode::kNotFound,
-                      "{}: expected {}, found {}, which --tokenizer-type {} reads", model,
-                      kFileName, file, type);
-  }
   return make_error(StatusCode::kNotFound,
                     "{}: expected a folder with {}, or the name of a model in {}, found neither "
                     "(nothing is downloaded)",
@@ -344,7 +331,7 @@ Result<std::string> HuggingFaceTokenizer::decode_text(std::span<const int32_t> i
   }
   using Following = TokenDecoder::Following;
   Following following = more_follow ? Following::kTokens : Following::kNothing;
-  file_.decoder->apply(tokens, following);
+  MEG_RETURN_IF_ERROR(file_.decoder->apply(tokens, following));
   std::string text;
   for (const std::string& token : tokens) text += token;
   if (more_follow) text.resize(text::size_of_whole_characters(text));

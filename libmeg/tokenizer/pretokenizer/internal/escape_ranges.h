@@ -19,9 +19,11 @@ size_t size_of_element(std::string_view pattern);
 /// The name in \p{name}, \P{name} or \p{^name}; empty for any other element.
 std::string_view name_of_property(std::string_view element);
 
-/// What \s, \S or a property is for the packages, whose Unicode version PCRE2 does not have, in
-/// ascending order; nullopt for any other element and a property of which libmeg has no tables.
-std::optional<std::vector<CodePointRange>> ranges_of_escape(std::string_view element);
+/// What \s, \d, \w, \h, one of them in capitals or a property is for the packages, whose Unicode
+/// version PCRE2 does not have, in ascending order; nullopt for any other element and a property of
+/// which libmeg has no tables. in_brackets: where Oniguruma's \w lacks six numbers of Latin-1.
+std::optional<std::vector<CodePointRange>> ranges_of_escape(std::string_view element,
+                                                            bool in_brackets);
 
 /// Ascending ranges as PCRE2 writes them in brackets; empty if there are none.
 std::string written(const std::vector<CodePointRange>& ranges);

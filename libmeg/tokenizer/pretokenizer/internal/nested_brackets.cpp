@@ -46,15 +46,20 @@ class CodePointSet {
   std::vector<bool> has_ = std::vector<bool>(kCodePoints);
 };
 
-/// Classes that Oniguruma knows by names, as in `[[:space:]]`; those made of derived properties,
-/// such as [:alpha:], are left out.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kNamedClasses = {
+/// Classes that Oniguruma knows by names, as in `[[:space:]]`; [:upper:] and [:lower:], which are
+/// made of derived properties, are left out.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 12> kNamedClasses = {
     {{"space", R"(\s)"},
-     {"digit", R"(\p{Nd})"},
+     {"digit", R"(\d)"},
+     {"alpha", R"(\p{Alphabetic})"},
+     {"alnum", R"(\p{Alphabetic}\d)"},
+     {"word", R"(\w)"},
      {"blank", R"(\p{Zs}\t)"},
      {"cntrl", R"(\p{Cc})"},
+     {"graph", R"([^\s\p{Cc}\p{Cn}])"},
+     {"print", R"([^\s\p{Cc}\p{Cn}]\p{Zs})"},
      {"punct", R"(\p{P}\p{S})"},
-     {"xdigit", "0-9A-Fa-f"},
+     {"xdigit", R"(\h)"},
      {"ascii", R"(\x00-\x7f)"}}};
 
 /// Reads one bracket expression.
@@ -110,7 +115,7 @@ class BracketReader {
       set.unite(within);
       return {};
     }
-    if (const auto ranges = ranges_of_escape(element())) {
+    if (const auto ranges = ranges_of_escape(element(), true)) {
       rest_.remove_prefix(element().size());
       for (const CodePointRange& range : *ranges) set.add(range.first, range.last);
       return {};
@@ -122,7 +127,7 @@ class BracketReader {
       return {};
     }
     rest_.remove_prefix(1);
-    if (rest_.starts_with('[') || rest_.starts_with("&&") || ranges_of_escape(element())) {
+    if (rest_.starts_with('[') || rest_.starts_with("&&") || ranges_of_escape(element(), true)) {
       return refuse("- in front of a class within brackets");
     }
     MEG_ASSIGN_OR_RETURN(const char32_t last, read_character());

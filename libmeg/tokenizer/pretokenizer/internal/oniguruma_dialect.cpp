@@ -18,7 +18,8 @@ bool has_other_flag(std::string_view flags) {
 
 /// Some escapes; of flags all but i; and a `]` right at the beginning of brackets.
 Status check_elements(std::string_view pattern, const std::string& name) {
-  constexpr std::string_view kEscapes = "wWbBhHdDXRyYKvNOQEo";
+  constexpr std::string_view kEscapes = "XyYKvNOQEo";
+  constexpr std::string_view kPlaces = "bBR";  // within brackets they are others
   const auto refuse = [&](std::string_view what) {
     return make_error(StatusCode::kUnsupported, "{}: {} in a pattern is not supported", name, what);
   };
@@ -26,7 +27,9 @@ Status check_elements(std::string_view pattern, const std::string& name) {
   for (size_t at = 0; at < pattern.size(); ++at) {
     const std::string_view rest = pattern.substr(at);
     if (rest.size() > 1 && rest.front() == '\\') {
-      if (kEscapes.find(rest[1]) != std::string_view::npos) return refuse(rest.substr(0, 2));
+      const bool is_refused = kEscapes.find(rest[1]) != kEscapes.npos ||
+                              (in_brackets && kPlaces.find(rest[1]) != kPlaces.npos);
+      if (is_refused) return refuse(rest.substr(0, 2));
       const bool is_property = rest[1] == 'p' || rest[1] == 'P';
       if (is_property && !rest.substr(2).starts_with('{')) return refuse("\\p without braces");
       ++at;
@@ -63,7 +66,7 @@ bool is_repeated(std::string_view behind) {
 bool is_text(std::string_view rest, size_t size) {
   if (is_repeated(rest.substr(size))) return false;
   constexpr std::string_view kOperators = ".^$*+?{[]|";
-  constexpr std::string_view kClassesAndPlaces = "sSpPAzZGkg0123456789";
+  constexpr std::string_view kClassesAndPlaces = "sSdDwWhHpPbBRAzZGkg0123456789";
   return size == 2 ? kClassesAndPlaces.find(rest[1]) == std::string_view::npos
                    : kOperators.find(rest[0]) == std::string_view::npos;
 }
@@ -176,7 +179,9 @@ Status check_folding(std::string_view pattern, const std::string& name) {
     if (size == 2 && std::string_view("pPxu01234567").find(rest[1]) != std::string_view::npos) {
       return refuse(rest.substr(0, 2));
     }
-    if (in_brackets && rest.starts_with("\\S")) return refuse("\\S within brackets");
+    if (in_brackets && size == 2 && std::string_view("SDwWH").find(rest[1]) != rest.npos) {
+      return refuse(fmt::format("{} within brackets", rest.substr(0, 2)));
+    }
     const bool is_letter = size == 1 && !in_brackets && std::isalpha(rest[0]) != 0;
     const char letter = is_letter && is_text(rest, size) ? static_cast<char>(rest[0] | 0x20) : '\0';
     const std::array<char, 2> both = {previous, letter};

@@ -64,7 +64,7 @@ using Code = std::unique_ptr<pcre2_code, Freed<pcre2_code_free>>;
 
 /// Writes a pattern in PCRE2's dialect: with classes of characters as the packages see them, and
 /// for Oniguruma with its meaning of `{2}?`, which may match nothing, of `{1,3}+`, which repeats
-/// the interval, of `{,3}`, of `a(?i)b|c`, which is `a(?i:b|c)`, and of `\u2581`.
+/// the interval, of `{,3}`, of `a(?i)b|c`, which is `a(?i:b|c)`, of `\b`, `\R` and `\u2581`.
 class Translation {
  public:
   Translation(std::string_view pattern, RegexMatcher::Dialect dialect)
@@ -114,8 +114,12 @@ class Translation {
     } else if (!is_quantifier && !in_brackets_) {
       repeated_ = text_.size();
     }
-    const auto ranges = ranges_of_escape(element);
-    if (is_oniguruma_ && size_of_code(element) > 0) {
+    const auto ranges = ranges_of_escape(element, in_brackets_);
+    if (is_oniguruma_ && !in_brackets_ && (element == "\\b" || element == "\\B")) {
+      add_border(element == "\\b");
+    } else if (is_oniguruma_ && !in_brackets_ && element == "\\R") {
+      text_ += "(?>\\r\\n|[\\n-\\r\\x{85}\\x{2028}\\x{2029}])";
+    } else if (is_oniguruma_ && size_of_code(element) > 0) {
       text_.append("\\x{").append(element.substr(2)) += '}';
     } else if (!ranges || ranges->empty()) {
       text_ += element;
@@ -126,6 +130,13 @@ class Translation {
     // Inside brackets the ranges stand as they are; a bracket within would be a character there.
     if (element == "[") in_brackets_ = true;
     if (element == "]") in_brackets_ = false;
+  }
+
+  /// Between a character of a word and another one or none; elsewhere unless `is_border`.
+  void add_border(bool is_border) {
+    const std::string word = fmt::format("[{}]", written(*ranges_of_escape("\\w", false)));
+    text_ += fmt::format("(?:(?<={0})(?{1}{0})|(?<!{0})(?{2}{0}))", word, is_border ? '!' : '=',
+                         is_border ? '=' : '!');
   }
 
   struct Group {

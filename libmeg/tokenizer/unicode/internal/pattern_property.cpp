@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "libmeg/text/ascii.h"
 
@@ -30,10 +31,13 @@ std::optional<PatternProperty> find_pattern_property(std::string_view name) {
     return PatternProperty{general_category_tables::ranges(),
                            [values](uint8_t value) { return (values >> value & 1) != 0; }};
   }
-  for (const PropertyName& known : pattern_script_tables::names()) {
-    if (plain != known.name) continue;
-    return PatternProperty{pattern_script_tables::ranges(),
-                           [script = known.value](uint8_t v) { return v == script; }};
+  for (const auto& [ranges, names] :
+       {std::pair(pattern_script_tables::ranges(), pattern_script_tables::names()),
+        std::pair(alphabetic_tables::ranges(), alphabetic_tables::names())}) {
+    for (const PropertyName& known : names) {
+      if (plain != known.name) continue;
+      return PatternProperty{ranges, [of = known.value](uint8_t value) { return value == of; }};
+    }
   }
   return std::nullopt;
 }

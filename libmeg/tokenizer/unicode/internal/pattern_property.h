@@ -8,7 +8,7 @@
 
 namespace meg::tokenizer {
 
-/// Code points that have the same general category, or the same script.
+/// Code points that have the same general category, or the same script, or are all Alphabetic.
 struct PropertyRange {
   char32_t first, last;
   uint8_t value;
@@ -30,6 +30,10 @@ namespace pattern_script_tables {
 std::span<const PropertyRange> ranges();
 std::span<const PropertyName> names();
 }  // namespace pattern_script_tables
+namespace alphabetic_tables {
+std::span<const PropertyRange> ranges();
+std::span<const PropertyName> names();
+}  // namespace alphabetic_tables
 
 /// What \p{name} of a pattern means to the PyPI packages `tokenizers` and `tiktoken`.
 struct PatternProperty {
@@ -37,8 +41,8 @@ struct PatternProperty {
   std::function<bool(uint8_t value)> has;  ///< Whether the ranges of a value have the property.
 };
 
-/// name: a general category (`Lu`, `L` for all of them) or a script (`Han`, `Hani`), in either
-/// case, with or without spaces, hyphens and underscores. nullopt for any other property.
+/// name: a general category (`Lu`, `L` for all of them), a script (`Han`, `Hani`) or `Alphabetic`,
+/// in either case, with or without spaces, hyphens and underscores. nullopt for any other property.
 std::optional<PatternProperty> find_pattern_property(std::string_view name);
 
 }  // namespace meg::tokenizer
