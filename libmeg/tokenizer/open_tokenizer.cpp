@@ -1,6 +1,7 @@
 #include "libmeg/tokenizer/open_tokenizer.h"
 
 #include "libmeg/tokenizer/internal/tokenizer_type.h"
+#include "libmeg/tokenizer/internal/wrong_file.h"
 
 namespace meg::tokenizer {
 
@@ -31,7 +32,9 @@ Result<std::unique_ptr<Tokenizer>> open_tokenizer(const TokenizerOptions& option
   MEG_RETURN_IF_ERROR(
       metadata_of(*type, options, options.version.value_or(megatron::newest_megatron_version()))
           .status());
-  return type->open(options);
+  auto opened = type->open(options);
+  if (!opened.has_value()) return explain_wrong_file(*type, options, opened.error());
+  return opened;
 }
 
 std::optional<int32_t> pad_of_datasets(const Tokenizer& tokenizer,

@@ -2,9 +2,15 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "libmeg/tokenizer/identify_tokenizer.h"
 #include "tests/temp_folder.h"
+#include "tests/tokenizer/sentencepiece/tiny_model.h"
 #include "tests/tokenizer/tiny_model.h"
 
 namespace meg::tokenizer {
@@ -104,6 +110,100 @@ TEST(PadOfDatasets, IsWhatTheClassOfTheRevisionTells) {
     EXPECT_FALSE(tells_pad(type, "core_v0.14.0")) << type;
     EXPECT_FALSE(tells_pad(type, "core_v0.16.0", true)) << type;
     EXPECT_TRUE(tells_pad(type, "core_v0.16.0")) << type;
+  }
+}
+
+/// One file of each kind, by what messages call it.
+struct KnownFile {
+  std::string name, content, what, reader;
+};
+
+std::vector<KnownFile> known_files() {
+  return {
+      {"tokenizer.json", R"({"version": "1.0", "model": {"type": "BPE"}})", "a tokenizer.json",
+       "HuggingFaceTokenizer"},
+      {"vocab.json", test::vocab_json({}), "a vocab.json of byte-level BPE", "GPT2BPETokenizer"},
+      {"merges.txt", "#version: 0.2\na b\nab c\n", "merges of byte-level BPE", "GPT2BPETokenizer"},
+      {"vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n", "a vocab.txt of WordPiece",
+       "BertWordPieceLowerCase, BertWordPieceCase"},
+      {"llama3.model", "IQ== 0\nIg== 1\nIw== 2\n",
+       "tiktoken ranks (such as Llama 3's tokenizer.model)", "TikTokenizer"},
+      {"ranks.json", R"([{"rank": 0, "token_bytes": "IQ==", "token_str": "!"}])",
+       "a JSON list of tiktoken ranks", "TikTokenizer"},
+      {"spiece.model", test::abc_model(2).serialized(), "a SentencePiece model",
+       "SentencePieceTokenizer, GPTSentencePieceTokenizer, Llama2Tokenizer"},
+  };
+}
+
+TEST(OpenTokenizer, SaysWhatAFileOfAnotherTypeIsAndWhichTypeReadsIt) {
+  const test::TempFolder folder;
+  for (const char* const type :
+       {"GPT2BPETokenizer", "HuggingFaceTokenizer", "TikTokenizer", "SentencePieceTokenizer",
+        "GPTSentencePieceTokenizer", "Llama2Tokenizer", "BertWordPieceLowerCase",
+        "BertWordPieceCase"}) {
+    for (const KnownFile& file : known_files()) {
+      if (file.reader.find(type) != std::string::npos) continue;
+      const std::string path = folder.path(file.name);
+      test::write_file(path, file.content);
+      TokenizerOptions options = with_type(type);
+      options.vocab_file = options.tokenizer_model = path;
+      options.merge_file = folder.path("no merges");
+      test::write_file(options.merge_file, "#version\n");
+      options.tiktoken_pattern = "v2";
+      EXPECT_THAT(error_for(options).message(),
+                  AllOf(HasSubstr(path + ": expected "), HasSubstr("found " + file.what),
+                        HasSubstr("which --tokenizer-type " + file.reader + " reads")))
+          << type;
+    }
+  }
+}
+
+TEST(OpenTokenizer, SaysWhatAFolderOfAnotherTypeHolds) {
+  for (const KnownFile& file : known_files()) {
+    if (file.name == "tokenizer.json" || file.name == "ranks.json") continue;
+    const test::TempFolder folder;
+    test::write_file(folder.path(file.name), file.content);
+    test::write_file(folder.path("config.json"), "{}");
+    TokenizerOptions options = with_type("HuggingFaceTokenizer");
+    options.tokenizer_model = folder.path();
+    EXPECT_THAT(error_for(options).message(),
+                HasSubstr(folder.path() + ": expected a tokenizer.json, found " + file.name + ", " +
+                          file.what + ", which --tokenizer-type " + file.reader + " reads"));
+  }
+  const test::TempFolder folder;
+  test::write_file(folder.path("tokenizer.model"), known_files().back().content);
+  TokenizerOptions options = with_type("Llama2Tokenizer");
+  options.tokenizer_model = folder.path();
+  EXPECT_EQ(error_for(options).message(),
+            folder.path() + ": expected a file, found a folder: name tokenizer.model in it");
+}
+
+TEST(OpenTokenizer, SaysThatVocabAndMergesAreSwapped) {
+  const test::TempFolder folder;
+  TokenizerOptions options = with_type("GPT2BPETokenizer");
+  options.vocab_file = folder.path("merges.txt");
+  options.merge_file = folder.path("vocab.json");
+  test::write_file(options.vocab_file, "#version: 0.2\na b\nab c\n");
+  test::write_file(options.merge_file, test::vocab_json({"ab", "abc"}));
+  EXPECT_THAT(error_for(options).message(),
+              testing::StartsWith("--vocab-file and --merge-file are swapped: "));
+  std::swap(options.vocab_file, options.merge_file);
+  EXPECT_TRUE(open_tokenizer(options).has_value());
+}
+
+TEST(OpenTokenizer, APipeIsNoTokenizersFile) {
+  const test::TempFolder folder;
+  ASSERT_EQ(::mkfifo(folder.path("pipe").c_str(), 0600), 0);
+  for (const char* const type : {"GPT2BPETokenizer", "HuggingFaceTokenizer", "TikTokenizer",
+                                 "Llama2Tokenizer", "BertWordPieceCase"}) {
+    for (const std::string& path : {folder.path("pipe"), std::string("/dev/null")}) {
+      TokenizerOptions options = with_type(type);
+      options.vocab_file = options.merge_file = options.tokenizer_model = path;
+      options.tiktoken_pattern = "v2";
+      EXPECT_EQ(error_for(options).message(),
+                path + ": expected a regular file, found a pipe or a device")
+          << type;
+    }
   }
 }
 
