@@ -60,9 +60,8 @@ std::vector<std::string> all_ranks_lines(std::span<const TimerTimes> timers, dou
 
 }  // namespace
 
-/// Megatron's bound: e^20 instead of infinity where training has only begun. Of NaN it is NaN,
-/// where Megatron's min(20, loss) is 20.
-double perplexity(double loss) { return std::exp(std::min(loss, 20.0)); }
+/// Megatron's bound: e^20 instead of infinity where training has only begun.
+double perplexity(double loss) { return std::exp(std::min(20.0, loss)); }
 
 std::vector<std::string> validation_lines(Evaluation evaluation, int64_t iteration,
                                           const Losses& losses) {

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <limits>
 
 namespace meg::logging {
@@ -61,7 +60,6 @@ TEST(LogLines, TheWorldIsMegatrons) {
 TEST(LogLines, PerplexityStopsAtALossOfTwenty) {
   EXPECT_EQ(perplexity(21), perplexity(20));
   EXPECT_LT(perplexity(19), perplexity(20));
-  EXPECT_TRUE(std::isnan(perplexity(std::nan(""))));
 }
 
 TEST(LogLines, TargetSizesAreMegatrons) {
