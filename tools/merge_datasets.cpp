@@ -101,6 +101,7 @@ void print_summary(const dataset::MergeSummary& summary, const std::string& outp
 
 Status run(const Arguments& arguments) {
   MEG_ASSIGN_OR_RETURN(const std::vector<std::string> prefixes, resolve_inputs(arguments));
+  note_new_folders(arguments.output_prefix);
   const Stopwatch work;
   ProgressBar bar(0);
   dataset::MergeOptions options{.take_short_lengths_as_view = arguments.view,

@@ -170,7 +170,7 @@ int main(int argc, const char* const* argv) {
   const Result<samples::DataRun> run = resolve_data_flags(arguments.data, environment_world_size());
   if (!run.has_value()) return fail_by_code(run.error());
   for (const std::string& text : run->notes) note(text);
-  if (run->config.cache_path.has_value()) note_new_folders(*run->config.cache_path);
+  if (run->config.cache_path.has_value()) note_new_folders(*run->config.cache_path + "/");
   if (!arguments.json) print_target_sizes(run->config.samples);
   // Each dataset's cache appears by rename, so an interrupted program leaves whole caches, which
   // the next one finds.

@@ -19,7 +19,6 @@
 #include "libmeg/dataset/internal/merge_provenance.h"
 #include "libmeg/dataset/internal/merge_tntidx.h"
 #include "libmeg/dataset/shard_run.h"
-#include "libmeg/io/atomic_file.h"
 #include "libmeg/io/file_descriptor.h"
 #include "libmeg/s3/find_objects.h"
 #include "libmeg/s3/object_store.h"
@@ -38,7 +37,6 @@ struct Kind {
 
 /// The output must not replace what is still to be read.
 Status check_output(const std::vector<std::string>& prefixes, const std::string& output_prefix) {
-  MEG_RETURN_IF_ERROR(io::AtomicFile::check_folder(output_prefix));
   for (const std::string& prefix : prefixes) {
     for (const char* const suffix : {".bin", ".idx"}) {
       std::error_code missing;

@@ -154,15 +154,6 @@ Result<AtomicFile> AtomicFile::create_under_lock(const std::string& path) {
   return create_partial(path, StalePartials::kKeep);
 }
 
-Status AtomicFile::check_folder(const std::string& path) {
-  const std::string folder = folder_above(path);
-  const std::string above = folder_above(folder);
-  std::error_code ignored;
-  if (fs::exists(folder, ignored) || fs::exists(above, ignored)) return Status();
-  return make_error(StatusCode::kNotFound, "cannot create folder {}: there is no {}", folder,
-                    above);
-}
-
 /// One without a partial file yet, in a folder that is there.
 Result<AtomicFile> AtomicFile::aimed_at(const std::string& path) {
   AtomicFile out;

@@ -73,10 +73,6 @@ class AtomicFile {
     return file_.read_at(offset, into);
   }
 
-  /// For outputs that users name: kNotFound if more than one folder above path is missing, as of a
-  /// mistyped path.
-  static Status check_folder(const std::string& path);
-
   /// Truncates the file to `size` bytes; kCorruption if it is shorter.
   Status truncate(int64_t size) const;
 

@@ -29,9 +29,7 @@ Status Trainer::State::begin_trace() {
   if (!options.trace_schedule.has_value()) return {};
   const auto check = [this] {
     // Opening the file tells now whether it could be written at the end; nothing is left of it.
-    Status status = io::AtomicFile::check_folder(*options.trace_schedule);
-    if (status.ok()) status = io::AtomicFile::create(*options.trace_schedule).status();
-    return status.with_prefix("--trace-schedule");
+    return io::AtomicFile::create(*options.trace_schedule).status().with_prefix("--trace-schedule");
   };
   MEG_RETURN_IF_ERROR(ranks.agree(ranks.mesh().rank() == 0 ? check() : Status()));
   trace.emplace(options.model.device);

@@ -324,15 +324,17 @@ class CommandLine(PreprocessData):
         self.assertEqual(self.warnings("--input", file, "--json-keys", "text", "title", "--megatron-version", "v2.6"),
                          [f"warning: no documents: {self.path('out_title_document')} is empty (1 without tokens)"])
 
-    def test_only_the_last_folder_of_the_output_is_made(self):
+    def test_more_new_folders_than_one_are_noted(self):
         file = self.write("in.jsonl", lines_of(["a"]))
         for flags in ([], ["--resume"], ["--partitions", "2"]):
             with self.subTest(flags=flags):
-                done = self.run_program("--input", file, *flags, prefix=self.path("mistyped", "folder", "out"))
-                self.assert_error(done, 1, "cannot create folder .*/mistyped/folder: there is no .*/mistyped$")
-                self.assertFalse(os.path.exists(self.path("mistyped")))
-        self.assert_done(self.run_program("--input", file, "--resume", prefix=self.path("new", "out")))
-        self.assertTrue(os.path.exists(self.path("new", "out_text_document.idx")))
+                folder = self.path(f"mistyped{len(flags)}{''.join(flags)}")
+                for name in ("one/two/out", "one/two/again", "three/out"):
+                    done = self.run_program("--input", file, *flags, prefix=os.path.join(folder, name))
+                    self.assert_done(done)
+                    notes = [line for line in done.stderr.splitlines() if "folder" in line]
+                    self.assertEqual(notes, [f"note: {folder}/one/two: a new folder, as are those above it from "
+                                             f"{folder} on"] if name == "one/two/out" else [])
 
 
 if __name__ == "__main__":

@@ -149,7 +149,7 @@ Result<checkpoint::CheckpointSummary> summarize(const Arguments& arguments) {
 /// Prints and writes what was requested.
 Status show(const checkpoint::CheckpointSummary& summary, const Arguments& arguments) {
   const bool page = arguments.html.has_value();
-  if (page) MEG_RETURN_IF_ERROR(io::AtomicFile::check_folder(*arguments.html));
+  if (page) note_new_folders(*arguments.html);
   AnswerParts parts{.tensors = arguments.tensors,
                     .args = arguments.args || page,
                     .placement = page,

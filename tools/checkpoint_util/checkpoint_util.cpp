@@ -121,7 +121,7 @@ Status reshape(const CheckpointUtilArguments& arguments,
   // too.
   if (!arguments.save_dir.empty()) {
     MEG_RETURN_IF_ERROR(checkpoint::check_save_dir(checkpoint, arguments.save_dir));
-    if (!arguments.dry_run) note_new_folders(arguments.save_dir);
+    if (!arguments.dry_run) note_new_folders(arguments.save_dir + "/");
   }
   // torch_dist has no plan to print: chunks are written as they are found.
   if (arguments.target_format == "torch_dist") return save_dist(checkpoint, arguments);

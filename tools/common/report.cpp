@@ -46,17 +46,16 @@ void print_written_dataset(const std::string& prefix) {
   fmt::print("{}\n", written_text(prefix + ".{bin,idx}", files));
 }
 
-void note_new_folders(const std::string& folder) {
+void note_new_folders(const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code ignored;
-  const fs::path path =
-      fs::path(folder + "/").parent_path().lexically_normal();  // no slash at its end
-  fs::path first = path.parent_path();
-  if (fs::exists(path, ignored) || first.empty() || fs::exists(first, ignored)) return;
+  const fs::path folder = fs::path(path).lexically_normal().parent_path();
+  fs::path first = folder.parent_path();
+  if (fs::exists(folder, ignored) || first.empty() || fs::exists(first, ignored)) return;
   while (!first.parent_path().empty() && !fs::exists(first.parent_path(), ignored)) {
     first = first.parent_path();
   }
-  note(fmt::format("{}: a new folder, and those above it from {} on", path.string(),
+  note(fmt::format("{}: a new folder, as are those above it from {} on", folder.string(),
                    first.string()));
 }
 

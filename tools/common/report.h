@@ -22,9 +22,9 @@ int fail_by_code(const Status& status);
 /// Prints `wrote PREFIX.{bin,idx} (1.42 GB)` on standard output.
 void print_written_dataset(const std::string& prefix);
 
-/// A note where `folder` will be made together with folders above it, as Megatron makes them: of a
-/// mistyped path more than the last one is missing.
-void note_new_folders(const std::string& folder);
+/// A note where an output at `path` needs more than one new folder, as of a mistyped path. An
+/// output that is a folder itself ends in a slash.
+void note_new_folders(const std::string& path);
 
 /// Prints `note: text` on standard error.
 void note(std::string_view text);

@@ -9,7 +9,6 @@
 #include <nlohmann/json.hpp>
 
 #include "libmeg/base/stopwatch.h"
-#include "libmeg/io/atomic_file.h"
 #include "tools/common/json_output.h"
 #include "tools/common/model_run.h"
 #include "tools/common/report.h"
@@ -46,8 +45,7 @@ void declare_flags(Flags& flags, EvaluateFlags& evaluate) {
 
 Status check_usage(const Flags& flags, EvaluateFlags& evaluate) {
   MEG_RETURN_IF_ERROR(finish_inference_flags(flags, evaluate.inference));
-  if (!evaluate.output.has_value()) return Status();
-  if (evaluate.task == "LAMBADA") return io::AtomicFile::check_folder(*evaluate.output);
+  if (!evaluate.output.has_value() || evaluate.task == "LAMBADA") return Status();
   return Status(StatusCode::kInvalidArgument, "--output: only --task LAMBADA has examples");
 }
 

@@ -8,6 +8,7 @@
 #include "libmeg/io/atomic_file.h"
 #include "tools/common/byte_size.h"
 #include "tools/common/json_output.h"
+#include "tools/common/report.h"
 #include "tools/evaluate_gpt/evaluate_gpt.h"
 
 namespace meg::tools {
@@ -95,6 +96,7 @@ Status write_results(const std::string& path, const Definition& definition) {
     object["logprob"] = score.logprob();
     lines += object.dump() + "\n";
   }
+  note_new_folders(path);
   MEG_ASSIGN_OR_RETURN(io::AtomicFile file, io::AtomicFile::create(path));
   MEG_RETURN_IF_ERROR(file.write(std::as_bytes(std::span(lines))));
   MEG_RETURN_IF_ERROR(file.commit());

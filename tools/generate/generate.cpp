@@ -73,6 +73,7 @@ Status write_lines(const std::optional<std::string>& path, const std::string& li
     fmt::print("{}", lines);
     return Status();
   }
+  note_new_folders(*path);
   MEG_ASSIGN_OR_RETURN(io::AtomicFile file, io::AtomicFile::create(*path));
   MEG_RETURN_IF_ERROR(file.write(std::as_bytes(std::span(lines))));
   MEG_RETURN_IF_ERROR(file.commit());

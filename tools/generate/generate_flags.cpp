@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <limits>
 
-#include "libmeg/io/atomic_file.h"
 #include "tools/common/report.h"
 #include "tools/generate/generate.h"
 
@@ -156,7 +155,7 @@ Status check_usage(const Flags& flags, GenerateFlags& generate) {
     return Status(StatusCode::kInvalidArgument,
                   "--interactive: cannot be combined with --output or --logprobs");
   }
-  return generate.output ? io::AtomicFile::check_folder(*generate.output) : Status();
+  return Status();
 }
 
 }  // namespace

@@ -238,6 +238,7 @@ void print_summary(const preprocess::PreprocessSummary& summary, double seconds)
 Status run(Arguments& arguments) {
   const Stopwatch startup;
   for (const std::string& input : arguments.options.inputs) print("Opening " + input);
+  note_new_folders(arguments.options.output_prefix);
   MEG_ASSIGN_OR_RETURN(const std::unique_ptr<tokenizer::Tokenizer> tokenizer,
                        build_tokenizer(arguments.tokenizer));
   if (arguments.options.sentences) {

@@ -310,8 +310,9 @@ Result<train::TrainerOptions> resolve_pretrain_flags(const PretrainFlags& run,
     for (const std::string& text : data.notes) note(text);
     for (const auto& folder :
          {options.checkpoints.save, options.tensorboard_dir, data.config.cache_path}) {
-      if (folder.has_value()) note_new_folders(*folder);
+      if (folder.has_value()) note_new_folders(*folder + "/");
     }
+    if (run.trace_schedule.has_value()) note_new_folders(*run.trace_schedule);
   }
   options.batches.data_parallel_rank = ranks.data()->rank();
   options.batches.data_parallel_size = ranks.data()->size();

@@ -176,6 +176,7 @@ Status run(const Arguments& arguments) {
   MEG_ASSIGN_OR_RETURN(
       tokenizer::BpeTrainer trainer,
       tokenizer::BpeTrainer::create(arguments.training, static_cast<int>(arguments.workers)));
+  note_new_folders(arguments.save.folder + "/");
   // The output's files are made before the texts are read: a folder that cannot be written is found
   // now.
   MEG_ASSIGN_OR_RETURN(tokenizer::TrainedBpeFiles files,

@@ -9,7 +9,6 @@
 
 #include "libmeg/base/thread_pool.h"
 #include "libmeg/checkpoint/verify/checkpoint_manifest.h"
-#include "libmeg/io/atomic_file.h"
 #include "tools/common/byte_size.h"
 #include "tools/common/flag_groups/checkpoint_flags.h"
 #include "tools/common/flags/flags.h"
@@ -60,7 +59,7 @@ ordered_json report_json(const std::string& path, const checkpoint::MegatronChec
 
 int write(const std::string& path, const checkpoint::MegatronCheckpoint& checkpoint,
           const Arguments& arguments, ProgressBar* bar) {
-  if (const Status status = io::AtomicFile::check_folder(path); !status.ok()) return fail(status);
+  note_new_folders(path);
   const Result<checkpoint::Manifest> manifest =
       checkpoint::make_manifest(checkpoint, arguments.options);
   bar->clear();

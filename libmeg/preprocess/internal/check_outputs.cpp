@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "libmeg/io/atomic_file.h"
 #include "libmeg/preprocess/internal/document_sink.h"
 #include "libmeg/preprocess/sources/internal/input_file.h"
 #include "libmeg/s3/object_store.h"
@@ -82,8 +81,6 @@ class Outputs {
 }  // namespace
 
 Status check_outputs(const PreprocessOptions& options) {
-  // Here, because the lock of a journal makes all folders that it needs.
-  MEG_RETURN_IF_ERROR(io::AtomicFile::check_folder(options.output_prefix));
   const Outputs outputs(options);
   for (const std::string& input : options.inputs) {
     if (input == kStandardInput || s3::is_address(input)) continue;

@@ -192,7 +192,6 @@ Result<TrainedBpeFiles> TrainedBpeFiles::create(const SaveOptions& save,
   TrainedBpeFiles made;
   made.options_ = save;
   made.names_ = file_names(options.pattern);
-  MEG_RETURN_IF_ERROR(io::AtomicFile::check_folder(save.folder + "/"));
   MEG_RETURN_IF_ERROR(check_folder(save.folder, made.names_));
   for (const std::string& name : made.names_) {
     const std::string path = (fs::path(save.folder) / name).string();
