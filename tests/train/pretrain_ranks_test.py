@@ -15,7 +15,7 @@ import subprocess
 import sys
 import unittest
 
-from launched_ranks import ORACLE, TIMEOUT, LaunchedRanks
+from launched_ranks import ORACLE, TIMEOUT, LaunchedRanks, RankProcesses
 
 PRETRAIN, VERIFY = (os.path.abspath(path) for path in sys.argv[1:3])
 WITHOUT_DROPOUT = "--attention-dropout 0 --hidden-dropout 0".split()
@@ -104,7 +104,8 @@ class Ranks(LaunchedRanks):
             shutil.copytree(self.folder / "save", folder / "save")
             (folder / "save/latest_checkpointed_iteration.txt").write_text(str(2 - rank))
         codes, _, err = self.end(self.start(
-            2, *WITHOUT_DROPOUT, "--train-iters", 3, "--load", "save", folders=folders))
+            2, *WITHOUT_DROPOUT, "--train-iters", 3, "--load", "save", "--override-opt_param-scheduler",
+            folders=folders))
         self.assertEqual(codes, [1, 1])
         self.assertEqual(self.errors(err), [
             "rank 1: data: expected iteration 2 after 16 training and 0 validation samples as on rank "
@@ -130,8 +131,9 @@ class Ranks(LaunchedRanks):
             self.addCleanup(processes[-1].kill)
         processes[0].stdout.close()
         processes[0].stdout = None
-        codes, _, err = self.end(processes)
-        self.assertEqual(codes, [-signal.SIGPIPE, 1])
+        codes, written = RankProcesses.end(processes)
+        err = "".join(text for _, text in written)
+        self.assertEqual(codes, [-signal.SIGPIPE, 1], err)
         self.assertNotIn("frame #", err)
         self.assertEqual(len(self.errors(err)), 1, err)
 
@@ -144,6 +146,19 @@ class Ranks(LaunchedRanks):
         self.assertEqual(codes, [1, 1])
         self.assertEqual(len(self.errors(err)), 1, err)
         self.assertRegex(self.errors(err)[0], "^rank 1: data: expected data/tiny of .* as on rank 0, found data/tiny of ")
+
+    def test_other_weights_in_a_list_of_data_are_named(self):
+        folders = {rank: self.copy_of_data(f"rank{rank}") for rank in (0, 1)}
+        for rank, folder in folders.items():
+            (folder / "list").write_text(f"{rank + 1} data/tiny 3 data/tiny")
+        command = self.command("--train-iters", 1, "--data-args-path", "list")
+        at = command.index("--data-path")
+        codes, _, err = self.end(RankProcesses(self).start(
+            2, command[:at] + command[at + 2:], None, folders))
+        self.assertEqual(codes, [1, 1])
+        self.assertRegex(self.errors(err)[0],
+                         "^rank 1: data: expected data/tiny of .* with weight 1 for all splits as on rank 0, "
+                         "found data/tiny of .* with weight 2 for all splits$")
 
     def test_ranks_that_do_not_fit_are_an_error(self):
         codes, _, err = self.end(self.start(3, "--train-iters", 1, "--tensor-model-parallel-size", 2))

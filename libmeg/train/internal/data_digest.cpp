@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <vector>
+#include <optional>
+#include <string_view>
 
 #include "libmeg/dataset/indexed_dataset.h"
 #include "libmeg/io/digest.h"
@@ -42,25 +43,33 @@ Result<std::string> line_of(const std::string& prefix, const std::string& idx_ca
   io::Digest digest;
   add_stretches(data.idx().bytes(), digest);
   add_bin(data.bin(), digest);
-  return fmt::format("{} of {} + {} bytes with digest {}\n", prefix, data.idx().size(),
+  return fmt::format("{} of {} + {} bytes with digest {}", prefix, data.idx().size(),
                      data.bin().size(), digest.hex());
+}
+
+/// Weights come from a file of each machine as well: --data-args-path.
+Status add_blend(std::string_view splits, const std::optional<samples::Blend>& blend,
+                 const std::string& idx_cache, std::string& lines) {
+  if (!blend.has_value()) return {};
+  for (size_t i = 0; i < blend->prefixes.size(); ++i) {
+    MEG_ASSIGN_OR_RETURN(const std::string line, line_of(blend->prefixes[i], idx_cache));
+    lines += line;
+    if (blend->weights.has_value()) lines += fmt::format(" with weight {}", (*blend->weights)[i]);
+    lines += fmt::format(" for {}\n", splits);
+  }
+  return {};
 }
 
 }  // namespace
 
 Result<std::string> data_digest(const samples::GptDataConfig& config) {
-  std::vector<samples::Blend> blends;
-  if (config.blend.has_value()) blends.push_back(*config.blend);
-  for (const auto& blend : config.per_split) {
-    if (blend.has_value()) blends.push_back(*blend);
-  }
+  const std::string idx_cache = config.object_storage_cache_path.value_or("");
   std::string lines;
-  for (const samples::Blend& blend : blends) {
-    for (const std::string& prefix : blend.prefixes) {
-      MEG_ASSIGN_OR_RETURN(const std::string line,
-                           line_of(prefix, config.object_storage_cache_path.value_or("")));
-      lines += line;
-    }
+  MEG_RETURN_IF_ERROR(add_blend("all splits", config.blend, idx_cache, lines));
+  for (const samples::Split split : samples::kSplits) {
+    MEG_RETURN_IF_ERROR(add_blend(samples::split_name(split),
+                                  config.per_split[samples::split_number(split)], idx_cache,
+                                  lines));
   }
   return lines;
 }
