@@ -13,7 +13,8 @@ namespace {
 /// What a trained model is, and what Megatron takes over beside it.
 bool is_taken(const megatron::ArgumentRow& row) {
   return row.effect == megatron::Effect::kModel || row.dest == "hidden_dropout" ||
-         row.dest == "attention_dropout" || row.dest == "apply_query_key_layer_scaling";
+         row.dest == "attention_dropout" || row.dest == "apply_query_key_layer_scaling" ||
+         row.dest == "seq_length";
 }
 
 }  // namespace

@@ -179,6 +179,15 @@ class UnusualRuns(unittest.TestCase):
             "--data-path or --mock-data, --vocab-file and --merge-file or another "
             "--tokenizer-type: required")
 
+    def test_the_checkpoint_gives_the_sequence_length(self):
+        save = self.folder / "save"
+        self.train("--train-iters", 1, "--save", save)
+        command = [PRETRAIN, "--use-checkpoint-args", "--load", save, *RUN[10:], *DATA, "--train-iters", "2",
+                   "--override-opt_param-scheduler", "--print-arguments"]
+        done = subprocess.run(command, cwd=ORACLE, capture_output=True, text=True, timeout=300)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"\n  seq_length \.+ 32\n")
+
     def test_the_checkpoints_tokenizer_is_named_where_none_is(self):
         save = self.folder / "save"
         self.train("--train-iters", 1, "--save", save)

@@ -83,8 +83,8 @@ std::vector<std::string> missing_flags(const PretrainFlags& run) {
     need("--num-layers", {"num_layers"});
     need("--hidden-size", {"hidden_size"});
     need("--num-attention-heads", {"num_attention_heads"});
+    need("--seq-length", {"seq_length"});
   }
-  need("--seq-length", {"seq_length"});
   if (!run.data.samples.has_value()) {
     need("--micro-batch-size or --global-batch-size", {"micro_batch_size", "global_batch_size"});
   }
