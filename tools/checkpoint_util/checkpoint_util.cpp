@@ -34,7 +34,8 @@ Result<checkpoint::MegatronCheckpoint> open_checkpoint(const CheckpointUtilArgum
   return checkpoint::MegatronCheckpoint::open(folder, options);
 }
 
-void print_vocabulary(const checkpoint::ReshardPlan& plan) {
+void print_vocabulary(const checkpoint::MegatronCheckpoint& checkpoint,
+                      const checkpoint::ReshardPlan& plan) {
   const int64_t rows = plan.target_padded_vocab_size;
   if (plan.true_vocab_size.has_value()) {
     print(fmt::format(" > padded vocab (size: {}) with {} dummy tokens (new size: {})",
@@ -42,8 +43,10 @@ void print_vocabulary(const checkpoint::ReshardPlan& plan) {
   }
   std::string change = "kept";
   if (plan.dropped_padding_rows > 0) {
-    change = fmt::format("{} padding rows and their optimizer state are dropped",
-                         plan.dropped_padding_rows);
+    // Tables of Hugging Face have no padding rows.
+    const bool is_padded = checkpoint.folder().format != checkpoint::CheckpointFormat::kHuggingFace;
+    change = fmt::format("{} {}rows and their optimizer state are dropped",
+                         plan.dropped_padding_rows, is_padded ? "padding " : "");
   } else if (plan.added_padding_rows > 0) {
     change = fmt::format("{} padding rows are added", plan.added_padding_rows);
   }
@@ -63,7 +66,7 @@ void print_plan(const checkpoint::MegatronCheckpoint& checkpoint,
       layout_text(options.tensor_model_parallel_size, options.pipeline_model_parallel_size,
                   options.virtual_pipeline_model_parallel_size,
                   options.expert_model_parallel_size)));
-  print_vocabulary(plan);
+  print_vocabulary(checkpoint, plan);
   print(fmt::format("tensors: {}, {} to read, {} to write", plan.transfers.transfers.size(),
                     byte_size_text(plan.transfers.source_bytes()),
                     byte_size_text(plan.transfers.target_bytes())));
