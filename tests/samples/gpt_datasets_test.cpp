@@ -354,6 +354,32 @@ int count_mappings(const std::string& part) {
   return count;
 }
 
+TEST(GptDatasets, OfManyCachesThoseThatAreThereAreFoundAndTheOthersBuilt) {
+  const TempFolder folder;
+  Blend blend{.prefixes = {}, .weights = std::vector<double>()};
+  for (int i = 0; i < 70; ++i) {
+    blend.prefixes.push_back(make_dataset(folder, "d" + std::to_string(i), {100}, 1000 * i));
+    blend.weights->push_back(1 + i % 3);
+  }
+  GptDataConfig config = config_of(folder, blend);
+  config.samples[0] = 200;
+  const auto built = build_gpt_datasets(config);
+  ASSERT_TRUE(built.has_value()) << built.error().message();
+  ASSERT_EQ(built->caches.size(), 71);
+  std::filesystem::remove(built->caches[13].files[1]);
+  for (const std::string& file : built->caches[40].files) std::filesystem::remove(file);
+  const auto again = build_gpt_datasets(config);
+  ASSERT_TRUE(again.has_value()) << again.error().message();
+  for (size_t i = 0; i < 70; ++i) {
+    EXPECT_EQ(again->caches[i].prefix, blend.prefixes[i]);
+    EXPECT_EQ(again->caches[i].outcome, i == 13   ? CacheOutcome::kRebuilt
+                                        : i == 40 ? CacheOutcome::kBuilt
+                                                  : CacheOutcome::kFound)
+        << again->caches[i].reason;
+  }
+  EXPECT_EQ(texts_of(*again->splits[0]), texts_of(*built->splits[0]));
+}
+
 TEST(GptDatasets, MapNoMoreFilesThanTheirShare) {
   const TempFolder folder;
   const GptDataConfig config = crowded_config(folder);

@@ -50,6 +50,25 @@ Result<io::FileLock> lock_files(const GptIndexCacheFiles& files,
 
 }  // namespace
 
+namespace {
+
+/// The first cache that can be used, or why the first one that is there cannot.
+Result<PlaceFinding> look_at_places(CacheSource* source) {
+  MEG_RETURN_IF_ERROR(source->check());
+  PlaceFinding none;
+  for (const GptIndexCacheFiles& files : source->request().places) {
+    MEG_ASSIGN_OR_RETURN(PlaceFinding found, look_at_place(files, source));
+    if (found.cache.has_value()) {
+      io::FileLock::remove_abandoned(cache_lock_path(files.sidecar));
+      return found;
+    }
+    if (none.unusable.empty()) none.unusable = std::move(found.unusable);
+  }
+  return none;
+}
+
+}  // namespace
+
 /// A cache that is built and waits for the others of its group. The lock outlives the files.
 struct GptIndexCacheGroup::Written {
   io::FileLock lock;
@@ -99,19 +118,11 @@ void GptIndexCacheGroup::open(const GptIndexCacheRequest& request,
 }
 
 Status GptIndexCacheGroup::open_or_write(CacheSource* source, const Take& take) {
-  MEG_RETURN_IF_ERROR(source->check());
-  std::string unusable;
   // Look without the lock first: most runs find their caches, and looking changes none.
-  for (const GptIndexCacheFiles& files : source->request().places) {
-    MEG_ASSIGN_OR_RETURN(PlaceFinding found, look_at_place(files, source));
-    if (found.cache.has_value()) {
-      io::FileLock::remove_abandoned(cache_lock_path(files.sidecar));
-      take(*std::move(found.cache));
-      return Status();
-    }
-    if (unusable.empty()) unusable = std::move(found.unusable);
-  }
-  return lock_and_write(std::move(unusable), source, take);
+  MEG_ASSIGN_OR_RETURN(PlaceFinding found, look_at_places(source));
+  if (!found.cache.has_value()) return lock_and_write(std::move(found.unusable), source, take);
+  take(*std::move(found.cache));
+  return Status();
 }
 
 Status GptIndexCacheGroup::lock_and_write(std::string unusable, CacheSource* source,
@@ -159,6 +170,17 @@ void GptIndexCacheGroup::commit() {
     // empty by now, as `take` may open further caches.
     Written written = std::move(each);
     written.take(flushed.ok() ? written.put_in_place() : written.unwritable(flushed));
+  }
+}
+
+Result<std::optional<GptIndexCache>> find_gpt_index_cache(
+    const GptIndexCacheRequest& request, const megatron::MegatronVersion& version) {
+  CacheSource source(request, version);
+  try {
+    MEG_ASSIGN_OR_RETURN(PlaceFinding found, look_at_places(&source));
+    return std::move(found.cache);
+  } catch (const std::bad_alloc&) {
+    return no_memory(source.dataset());
   }
 }
 

@@ -111,6 +111,10 @@ class GptIndexCacheGroup {
   int64_t written_bytes_ = 0;
 };
 
+/// Opens a cache that is there, and builds none: nullopt where a group would.
+Result<std::optional<GptIndexCache>> find_gpt_index_cache(const GptIndexCacheRequest& request,
+                                                          const megatron::MegatronVersion& version);
+
 /// A group of one.
 Result<GptIndexCache> open_gpt_index_cache(const GptIndexCacheRequest& request,
                                            const megatron::MegatronVersion& version);

@@ -13,6 +13,10 @@
 namespace meg::samples {
 namespace {
 
+/// A blend of so many datasets is worth several threads that look for its caches.
+constexpr size_t kManyParts = 64;
+constexpr int kMostLookers = 16;
+
 /// Whether any sequence of the range has a token. Without one Megatron would add epochs for ever;
 /// as a rule the first length answers it.
 bool has_tokens(const dataset::IndexedDataset& dataset, dataset::SequenceRange range) {
@@ -138,19 +142,19 @@ GptIndexCacheRequest SplitDatasets::request_for(Split split, const Part& part,
   return request;
 }
 
-void SplitDatasets::open_cache(Split split, const Part& part,
+bool SplitDatasets::open_cache(Split split, const Part& part,
                                const std::shared_ptr<const GptDataset::Dataset>& dataset,
                                GptIndexCacheGroup* group, Opened* opened) const {
   const Stopwatch watch;
   opened->status = check_cancelled(config_.cancelled, part.prefix);
-  if (!opened->status.ok()) return;
+  if (!opened->status.ok()) return true;
   const auto pinned = dataset->pin();
   opened->status = pinned.status();
-  if (!pinned.has_value()) return;
+  if (!pinned.has_value()) return true;
   const dataset::IndexedDataset& data = **pinned;
   const Result<std::optional<dataset::SequenceRange>> range = range_of(split, data);
   opened->status = range.status();
-  if (!range.has_value() || !range->has_value()) return;
+  if (!range.has_value() || !range->has_value()) return true;
   // Stays where the group is given up before this cache's turn: it must not look like a split
   // without documents.
   opened->status = make_error(StatusCode::kCancelled, "{}: not built", part.prefix);
@@ -173,15 +177,21 @@ void SplitDatasets::open_cache(Split split, const Part& part,
     if (!cache->is_deferred) index->put(std::move(cache->index));
     opened->dataset = std::make_unique<GptDataset>(prefix, dataset, std::move(index), cache->plan);
   };
-  group->open(request_for(split, part, **range, data), config_.version, take);
+  const GptIndexCacheRequest request = request_for(split, part, **range, data);
+  if (group != nullptr) {
+    group->open(request, config_.version, take);
+    return true;
+  }
+  auto found = find_gpt_index_cache(request, config_.version);
+  if (found.has_value() && !found->has_value()) return false;
+  take(found.has_value() ? Result<GptIndexCache>(**std::move(found)) : found.error());
+  return true;
 }
 
 std::vector<SplitDatasets::Opened> SplitDatasets::open_caches(
     Split split, const std::vector<Part>& parts,
     const std::vector<std::shared_ptr<const GptDataset::Dataset>>& datasets) const {
   std::vector<Opened> opened(parts.size());
-  const int threads = std::clamp(config_.threads, 1, static_cast<int>(parts.size()));
-  std::atomic<size_t> next = 0;
   std::mutex mutex;
   int64_t done = 0;
   const auto count_one = [&] {
@@ -189,19 +199,29 @@ std::vector<SplitDatasets::Opened> SplitDatasets::open_caches(
     const std::lock_guard lock(mutex);
     config_.cache_progress(split, ++done, std::ssize(parts));
   };
-  // Each thread takes the next dataset and has a group of its own, so that no lock is shared;
-  // results lie in the order of `parts`, whoever made them.
-  const auto open_some = [&] {
-    GptIndexCacheGroup group(threads);
-    for (size_t i = next++; i < parts.size(); i = next++) {
-      open_cache(split, parts[i], datasets[i], &group, &opened[i]);
-      count_one();
-    }
-    group.commit();
+  // Each thread takes the next dataset; results lie in the order of `parts`, whoever made them.
+  std::vector<char> is_settled(parts.size());
+  const auto open_all = [&](int threads, bool builds) {
+    std::atomic<size_t> next = 0;
+    const auto open_some = [&] {
+      // A group of its own, so that no lock is shared.
+      GptIndexCacheGroup group(threads);
+      for (size_t i = next++; i < parts.size(); i = next++) {
+        if (is_settled[i] != 0) continue;
+        is_settled[i] =
+            open_cache(split, parts[i], datasets[i], builds ? &group : nullptr, &opened[i]) ? 1 : 0;
+        if (is_settled[i] != 0) count_one();
+      }
+      group.commit();
+    };
+    ThreadPool pool(threads);
+    for (int i = 0; i < threads; ++i) pool.submit(open_some);
+    pool.wait();
   };
-  ThreadPool pool(threads);
-  for (int i = 0; i < threads; ++i) pool.submit(open_some);
-  pool.wait();
+  // Looking costs no memory and builds nothing, so that it need not keep to
+  // --num-dataset-builder-threads; a large blend has tens of thousands of caches to look at.
+  if (parts.size() >= kManyParts) open_all(std::min(available_processors(), kMostLookers), false);
+  open_all(std::clamp(config_.threads, 1, static_cast<int>(parts.size())), true);
   return opened;
 }
 

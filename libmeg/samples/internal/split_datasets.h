@@ -64,8 +64,9 @@ class SplitDatasets {
       Split split, const dataset::IndexedDataset& dataset) const;
   GptIndexCacheRequest request_for(Split split, const Part& part, dataset::SequenceRange range,
                                    const dataset::IndexedDataset& dataset) const;
-  /// The rest of `opened` comes when the group is committed, at the latest.
-  void open_cache(Split split, const Part& part,
+  /// The rest of `opened` comes when the group is committed, at the latest. Without a group nothing
+  /// is built: false where that is missing.
+  bool open_cache(Split split, const Part& part,
                   const std::shared_ptr<const GptDataset::Dataset>& dataset,
                   GptIndexCacheGroup* group, Opened* opened) const;
   std::vector<Opened> open_caches(
