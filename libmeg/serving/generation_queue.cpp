@@ -209,6 +209,7 @@ class GenerationQueue::Worker {
 GenerationQueue::GenerationQueue(std::unique_ptr<GenerationEngine> engine, int64_t max_waiting)
     : engine_(std::move(engine)),
       max_waiting_(max_waiting),
+      load_{.lost = {}, .failure = engine_->failure()},
       thread_([this] { Worker(*this).run(); }) {}
 
 GenerationQueue::~GenerationQueue() { stop(std::chrono::milliseconds(0)); }

@@ -242,7 +242,7 @@ class EvaluateGpt(unittest.TestCase):
         words.write_text("It was the best of times , it was the worst of times ." * 9)
         for value in ("nan", "inf", "-inf"):
             done([sys.executable, ROOT / "tests/generation/hf_gpt2_to_megatron.py",
-                  self.folder / "hf", self.folder / "broken", "--broken-token", 50000, value])
+                  self.folder / "hf", self.folder / "broken", "--broken-token", f"50000={value}"])
             output = self.folder / "absent.jsonl"
             for flags in ([], ["--strict-lambada"], ["--json"]):
                 found = self.error(1, "--output", output, *flags, load=self.folder / "broken")

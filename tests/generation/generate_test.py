@@ -281,7 +281,7 @@ class GenerateTest(unittest.TestCase):
         for value in ("nan", "inf", "-inf"):
             # A token that no text has: the hidden states are finite.
             python(os.path.join(HERE, "hf_gpt2_to_megatron.py"), self.at("hf"),
-                   self.at("broken"), "--broken-token", "50000", value)
+                   self.at("broken"), "--broken-token", f"50000={value}")
             for flags in ([], ["--greedy"], ["--top_k", "5"], ["--top_p", "0.9"], ["--logprobs"],
                           ["--temperature", "1e-31"], ["--beam-width", "2"],
                           ["--logprobs", "--tokens-to-generate", "0"], ["--micro-batch-size", "1"]):

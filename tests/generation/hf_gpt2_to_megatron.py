@@ -97,14 +97,14 @@ def main():
     parser.add_argument("hf_dir", type=Path)
     parser.add_argument("out_dir", type=Path)
     parser.add_argument("--make-vocab-size-divisible-by", type=int, default=128)
-    parser.add_argument("--broken-token", nargs=2, metavar=("ID", "VALUE"),
+    parser.add_argument("--broken-token", metavar="ID=VALUE",
                         help="fill this token's row of the embedding, such as with nan")
     given = parser.parse_args()
     file = given.out_dir / "release/mp_rank_00/model_optim_rng.pt"
     file.parent.mkdir(parents=True, exist_ok=True)
     made = state(given.hf_dir, given.make_vocab_size_divisible_by)
     if given.broken_token:
-        token, value = given.broken_token
+        token, value = given.broken_token.split("=")
         words = made["model"]["language_model"]["embedding"]["word_embeddings"]["weight"]
         words[int(token)] = float(value)
     torch.save(made, file)

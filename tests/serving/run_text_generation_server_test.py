@@ -128,7 +128,7 @@ class RunServerTest(unittest.TestCase):
     def test_a_model_whose_logits_are_not_finite_is_a_500_and_health_says_so(self):
         for value in ("nan", "-inf"):
             python(ROOT / "tests/generation/hf_gpt2_to_megatron.py", self.folder / "hf",
-                   self.folder / "broken", "--broken-token", "50000", value)
+                   self.folder / "broken", "--broken-token", f"50000={value}")
             server = ServerProcess(SERVER, "--load", self.folder / "broken", "--device", "cpu",
                                    vocabulary=GPT2, environment=ENVIRONMENT)
             status, health = server.health()
