@@ -70,7 +70,7 @@ TEST_F(CommandLineTest, APrefixNeverMeansWhatIsPassedOver) {
   EXPECT_THAT(sorted({"--l", "1"}), ElementsAre("error: ambiguous flag --l: could be --lr, "
                                                 "--layernorm-epsilon, --lists"));
   EXPECT_THAT(sorted({"--le", "1"}),
-              ElementsAre("error: unknown flag --le: could be --learn, but a flag without effect "
+              ElementsAre("error: unknown flag --le: could be --learn, but a flag that is not read "
                           "here needs its full name"));
   EXPECT_THAT(sorted({"--learn", "1"}), ElementsAre("--learn=1"));
   EXPECT_THAT(sorted({"--norm", "1"}), ElementsAre("--norm_eps=1"));
@@ -82,11 +82,12 @@ TEST_F(CommandLineTest, APrefixOfWhatIsPassedOverSuggestsFlagsWithItsWords) {
   declare("--tokens-to-generate", Arity::kValue);
   EXPECT_THAT(sorted({"--max_tokens", "3"}),
               ElementsAre("error: unknown flag --max_tokens: did you mean --tokens-to-generate? It "
-                          "could be --max-tokens-to-oom, but a flag without effect here needs its "
-                          "full name"));
-  EXPECT_THAT(sorted({"--max-c", "3"}),
-              ElementsAre("error: unknown flag --max-c: could be --max-cost, but a flag without "
-                          "effect here needs its full name"))
+                          "could be --max-tokens-to-oom, but a flag that is not read here needs "
+                          "its full name"));
+  EXPECT_THAT(
+      sorted({"--max-c", "3"}),
+      ElementsAre("error: unknown flag --max-c: could be --max-cost, but a flag that is not "
+                  "read here needs its full name"))
       << "nor what is refused: its default would pass";
   EXPECT_THAT(sorted({"--max", "3"}),
               ElementsAre("error: unknown flag --max: could be --max-tokens-to-oom, --max-cost, "
