@@ -204,6 +204,8 @@ class Inputs(PreprocessData):
             os.mkdir(self.path("empty", name))
         self.assert_error(self.run_program("--input", self.path("empty")), 1,
                           ".*: no file in this folder; folders are not read: 2 in it, such as .*/empty/2023$")
+        self.write("empty/dataset_dict.json", '{"splits": ["2024", "2023"]}')  # of datasets' save_to_disk
+        self.assert_error(self.run_program("--input", self.path("empty")), 1, ".*: no file in this folder; folders are")
 
     def test_folders_that_are_not_read_are_named(self):
         os.makedirs(self.path("raw", "more"))

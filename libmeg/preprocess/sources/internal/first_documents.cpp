@@ -54,7 +54,8 @@ class StepStream : public io::ByteStream {
 Status fill(io::ByteStream& stream, BeginCheck& begin, bool is_judged, RecordScanner& scanner,
             const std::string& name, TextChunk& chunk) {
   size_t used = 0;
-  for (bool is_end = false; !is_end && used < kJudged && scanner.end() == 0;) {
+  Status scanned;
+  for (bool is_end = false; !is_end && used < kJudged && scanner.end() == 0 && scanned.ok();) {
     if (!is_judged && begin.is_done()) break;
     MEG_RETURN_IF_ERROR(grow_chunk(chunk, used + kStep).with_prefix(name));
     char* const free = chunk.buffer.get() + used;
@@ -64,15 +65,13 @@ Status fill(io::ByteStream& stream, BeginCheck& begin, bool is_judged, RecordSca
     used += got;
     const std::string_view text(chunk.buffer.get(), used);
     MEG_RETURN_IF_ERROR(begin.check(text));
-    if (!is_judged) continue;
-    // Documents before an error count first.
-    const Status scanned = scanner.scan(text, is_end);
-    if (!scanned.ok() && scanner.end() == 0) return scanned.with_prefix(name);
+    if (is_judged) scanned = scanner.scan(text, is_end).with_prefix(name);
   }
   const size_t end = scanner.end();
   scanner.take(std::string_view(chunk.buffer.get(), used), chunk);
   if (end > 0) finish_chunk(chunk, end);
-  return Status();
+  // Documents before an error count first.
+  return chunk.records.empty() ? scanned : Status();
 }
 
 }  // namespace

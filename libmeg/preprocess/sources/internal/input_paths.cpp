@@ -130,6 +130,10 @@ Status append_found(std::vector<std::string> found, InputPaths& paths) {
 
 Status append_folder(const std::string& path, InputPaths& paths) {
   MEG_ASSIGN_OR_RETURN(Folder folder, list_folder(path));
+  // Beside folders alone it describes them: `datasets` writes it for several splits.
+  const bool is_of_splits = folder.files.size() == 1 && !folder.folders.empty() &&
+                            name_of(folder.files.front()) == "dataset_dict.json";
+  if (is_of_splits) folder.files.clear();
   const std::string folders =
       folder.folders.empty()
           ? ""
