@@ -139,7 +139,7 @@ ForwardContext GptModel::State::context(const GptInput& input) {
   // mask.
   if (ranks.splits_sequences()) context.hidden_stream = RandomStates::Stream::kModelParallel;
   context.rows = input.rows;
-  context.attention_mask = core_attention_mask(options, training, input.attention_mask, s);
+  set_attention(context, options, input.attention_mask, input.document_lengths, s);
   if (config.position_embedding_type == "rope") {
     // Kept from step to step: training has one sequence length, evaluation at most another.
     if (!rotary.cosine.defined() || rotary.cosine.size(0) != s) {

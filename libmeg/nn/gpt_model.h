@@ -18,7 +18,7 @@
 
 namespace meg::nn {
 
-/// The inputs of a forward pass, all on the model's device. b: samples, s: tokens per sample.
+/// The inputs of a forward pass, on the model's device. b: samples, s: tokens per sample.
 struct GptInput {
   at::Tensor tokens = {};        ///< [b, s] int64, below padded_vocab_size. First stage.
   at::Tensor position_ids = {};  ///< [b or 1, s] int64; undefined: 0 to s - 1. First stage.
@@ -29,6 +29,10 @@ struct GptInput {
   /// [n] int64 below b * s: the tokens whose hidden states are needed. The result then is [1, n,
   /// h], and the last layer computes no others. Undefined: all. Last stage.
   at::Tensor rows = {};
+  /// [n] int64, on the CPU: lengths of the documents of the samples, one after another and none in
+  /// two samples. Tokens attend to their own document only, which takes no memory for a mask.
+  /// Undefined: each sample is one. Not with attention_mask.
+  at::Tensor document_lengths = {};
 };
 
 /// New tokens of cached sequences, one sequence after another, T in total. On the model's device.

@@ -81,4 +81,12 @@ void fill_gpt_sample(std::span<const int64_t> text, const GptSampleOptions& opti
   if (!fields.attention_mask.empty()) fill_attention_mask(tokens, options, fields.attention_mask);
 }
 
+void append_document_lengths(std::span<const int64_t> tokens, int64_t eod,
+                             std::vector<int64_t>& lengths) {
+  visit_document_starts(tokens, eod, [&](size_t i, size_t first) {
+    if (i == first) lengths.push_back(0);
+    ++lengths.back();
+  });
+}
+
 }  // namespace meg::samples

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "libmeg/base/result.h"
 #include "libmeg/megatron/megatron_version.h"
@@ -41,5 +42,10 @@ struct GptSampleFields {
 /// _get_ltor_masks_and_position_ids.
 void fill_gpt_sample(std::span<const int64_t> text, const GptSampleOptions& options,
                      const GptSampleFields& fields);
+
+/// Appends the numbers of a sample's tokens that belong to one document, which its end-of-document
+/// token ends: what a reset attention mask says, without its L x L elements.
+void append_document_lengths(std::span<const int64_t> tokens, int64_t eod,
+                             std::vector<int64_t>& lengths);
 
 }  // namespace meg::samples

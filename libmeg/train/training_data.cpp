@@ -34,7 +34,6 @@ Status TrainingData::open(samples::Split split, samples::DataloaderType type, in
   samples::SampleLoader::Options loading;
   loading.sample = options_.sample;
   loading.micro_batch_size = micro_batch_size;
-  loading.create_attention_mask = options_.create_attention_mask;
   loading.threads = options_.num_workers;
   loading.memory = options_.memory;
   const size_t number = samples::split_number(split);

@@ -21,7 +21,6 @@ struct BatchOptions {
   std::optional<int64_t> eval_micro_batch_size = std::nullopt;  ///< nullopt: that of training.
   int64_t data_parallel_rank = 0;
   int64_t data_parallel_size = 1;
-  bool create_attention_mask = false;
   int num_workers = 2;
   samples::BatchMemory memory = {};  ///< Of micro-batches; plain unless given.
 

@@ -4,6 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "libmeg/model/parameter_count.h"
 #include "tests/nn/small_model.h"
 
@@ -120,6 +123,107 @@ TEST(GptModelTest, BackendsAndMasksAgree) {
       EXPECT_TRUE(at::allclose(*unfused.logits(masked), expected, 1e-5, 1e-6));
     }
   }
+}
+
+/// [b, 1, s, s], true where a token is of another document or later.
+at::Tensor mask_of_documents(const std::vector<std::vector<int64_t>>& samples, int64_t s) {
+  std::vector<at::Tensor> masks;
+  for (const std::vector<int64_t>& lengths : samples) {
+    at::Tensor mask = at::ones({s, s}, at::kBool);
+    int64_t begin = 0;
+    for (const int64_t length : lengths) {
+      mask.narrow(0, begin, length).narrow(1, begin, length).triu_(1);
+      begin += length;
+    }
+    masks.push_back(mask.unsqueeze(0));
+  }
+  return at::stack(masks);
+}
+
+TEST(GptModelTest, TokensAttendToTheirOwnDocumentAlone) {
+  for (const model::GptConfig& config : {small_config(), small_llama_config()}) {
+    const at::Tensor tokens = small_tokens(config);
+    ASSERT_EQ(tokens.sizes(), at::IntArrayRef({2, 12}));
+    GptInput masked = {.tokens = tokens}, divided = {.tokens = tokens}, whole = {.tokens = tokens};
+    masked.attention_mask = mask_of_documents({{3, 1, 8}, {12}}, 12);
+    divided.document_lengths = at::tensor(std::vector<int64_t>{3, 1, 8, 12});
+    whole.document_lengths = at::tensor(std::vector<int64_t>{12, 12});
+    for (const AttentionBackend backend : {AttentionBackend::kAuto, AttentionBackend::kUnfused}) {
+      GptOptions options;
+      options.hidden_dropout = options.attention_dropout = 0;
+      options.attention_backend = backend;
+      options.recompute_granularity = RecomputeGranularity::kSelective;
+      GptModel model = small_model(config, options);
+      const at::Tensor expected = *model.logits(masked);
+      EXPECT_FALSE(at::allclose(*model.logits({.tokens = tokens}), expected, 1e-5, 1e-6));
+      EXPECT_TRUE(at::allclose(*model.logits(divided), expected, 1e-5, 1e-6));
+      EXPECT_TRUE(at::equal(*model.logits(whole), *model.logits({.tokens = tokens})));
+      const auto gradient = [&](const GptInput& input) {
+        const at::Tensor weight = model.parameters()[0].tensor;
+        weight.mutable_grad().reset();
+        (*model.logits(input)).square().sum().backward();
+        return weight.grad().clone();
+      };
+      EXPECT_TRUE(at::allclose(gradient(divided), gradient(masked), 1e-4, 1e-5));
+    }
+  }
+}
+
+TEST(GptModelTest, RefusesDocumentsThatDoNotFillTheSamples) {
+  const model::GptConfig config = small_config();
+  GptModel model = small_model(config);
+  const auto says = [&](const at::Tensor& lengths, const char* message) {
+    GptInput input = {.tokens = small_tokens(config)};
+    input.document_lengths = lengths;
+    EXPECT_THAT(model.logits(input).error().message(), HasSubstr(message));
+  };
+  says(at::tensor(std::vector<int64_t>{12, 11}), "expected 24 tokens in all, found 23");
+  says(at::tensor(std::vector<int64_t>{11, 13}), "expected 1 to 1 after 11 tokens, found 13");
+  says(at::tensor(std::vector<int64_t>{12, 0, 12}), "expected 1 to 12 after 12 tokens, found 0");
+  says(at::tensor(std::vector<float>{12, 12}), "document_lengths: expected Long [n], on the CPU");
+}
+
+/// The gradients of the embedding and of the output layer, the same tensor if they are tied, of
+/// losses times `factor`. shift: of the labels.
+std::pair<at::Tensor, at::Tensor> embedding_gradients(bool untie, int64_t shift, double factor) {
+  model::GptConfig config = small_config();
+  config.untie_embeddings_and_output_weights = untie;
+  GptOptions options;
+  options.params_dtype = at::kHalf;
+  options.hidden_dropout = options.attention_dropout = 0;
+  GptModel model = small_model(config, options);
+  const auto find = [&](std::string_view name) {
+    const auto found = std::ranges::find(model.parameters(), name, &GptParameter::name);
+    return found == model.parameters().end() ? at::Tensor() : found->tensor;
+  };
+  const at::Tensor embedding = find("embedding.word_embeddings.weight");
+  const at::Tensor output = find("output_layer.weight");
+  if (untie) output.detach().copy_(embedding.detach());
+  const at::Tensor tokens = small_tokens(config);
+  const auto found = model.loss_and_gradients({.tokens = tokens}, tokens.roll(-shift, 1),
+                                              at::full(tokens.sizes(), factor, at::kFloat));
+  EXPECT_TRUE(found.has_value()) << found.status().message();
+  return {embedding.grad(), untie ? output.grad() : embedding.grad()};
+}
+
+/// As in Megatron without gradient accumulation fusion, near overflow too.
+TEST(GptModelTest, GradientsOfTiedEmbeddingsAreAddedIn16Bits) {
+  const auto is_finite = [](const at::Tensor& tensor) {
+    return tensor.isfinite().all().item<bool>();
+  };
+  int overflows = 0;
+  for (int64_t shift = 1; shift < 12; ++shift) {
+    const auto [small, small_output] = embedding_gradients(/*untie=*/true, shift, 1);
+    const double largest = at::maximum(small.abs().max(), small_output.abs().max()).item<double>();
+    for (const double factor : {1.0, 65000 / largest}) {
+      const auto [of_embedding, of_output] = embedding_gradients(/*untie=*/true, shift, factor);
+      if (!is_finite(of_embedding) || !is_finite(of_output)) continue;
+      const at::Tensor sum = of_embedding + of_output;
+      EXPECT_TRUE(at::equal(embedding_gradients(/*untie=*/false, shift, factor).first, sum));
+      overflows += is_finite(sum) ? 0 : 1;
+    }
+  }
+  EXPECT_GT(overflows, 0);
 }
 
 TEST(GptModelTest, HeadsMayHaveNormsAndAnySize) {

@@ -63,23 +63,18 @@ Batch reset_batch(const at::Tensor& windows) {
   const int64_t s = tokens.size(1);
   batch.loss_mask.masked_fill_(tokens == kEndOfText, 0);
   at::Tensor positions = at::zeros({b, s}, at::kLong);
-  at::Tensor documents = at::zeros({b, s}, at::kLong);
+  std::vector<int64_t> lengths;
   for (int64_t row = 0; row < b; ++row) {
     int64_t position = 0;
-    int64_t document = 0;
     for (int64_t i = 0; i < s; ++i) {
+      if (position == 0) lengths.push_back(0);
+      ++lengths.back();
       positions[row][i] = position++;
-      documents[row][i] = document;
-      if (tokens[row][i].item<int64_t>() == kEndOfText) {
-        position = 0;
-        ++document;
-      }
+      if (tokens[row][i].item<int64_t>() == kEndOfText) position = 0;
     }
   }
-  const at::Tensor other = documents.unsqueeze(2) != documents.unsqueeze(1);
-  const at::Tensor later = at::ones({s, s}, at::kBool).triu(1);
   batch.input.position_ids = positions;
-  batch.input.attention_mask = other.logical_or(later).unsqueeze(1);
+  batch.input.document_lengths = at::tensor(lengths, at::kLong);
   return batch;
 }
 

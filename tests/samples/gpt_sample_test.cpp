@@ -65,6 +65,14 @@ TEST(GptSample, TheAttentionMaskEndsAtTheDocument) {
   EXPECT_THAT(sample.attention_mask, ElementsAre(0, 1, 1, 0, 0, 1, 1, 1, 0));
 }
 
+TEST(GptSample, DocumentsEndAfterTheirLastToken) {
+  std::vector<int64_t> lengths = {9};
+  append_document_lengths(std::vector<int64_t>{5, 0, 0, 6, 7}, /*eod=*/0, lengths);
+  EXPECT_THAT(lengths, ElementsAre(9, 2, 1, 2));
+  append_document_lengths(std::vector<int64_t>{5, 0}, /*eod=*/0, lengths);
+  EXPECT_THAT(lengths, ElementsAre(9, 2, 1, 2, 2));
+}
+
 TEST(GptSample, WithoutAMaskNoneIsWritten) {
   const std::vector<int64_t> text = {5, 6, 7};
   Filled sample(2, false);

@@ -107,13 +107,12 @@ void set_batches(const PretrainFlags& run, const samples::DataRun& data,
   batches.sample.pad = samples::pad_of_samples(
       vocabulary.pad, vocabulary.eod, run.data.allow_ambiguous_pad_tokens, data.config.version);
   batches.sample.reset_position_ids = run.data.reset_position_ids;
-  batches.sample.reset_attention_mask = run.data.reset_attention_mask;
+  batches.sample.reset_attention_mask =
+      run.data.reset_attention_mask && run.data.create_attention_mask;
   batches.sample.eod_mask_loss = run.data.eod_mask_loss;
   batches.dataloader_type = data.dataloader_type;
   batches.micro_batch_size = data.micro_batch_size;
   batches.eval_micro_batch_size = run.data.length.eval_micro_batch_size;
-  // Without --reset-attention-mask the mask says nothing that causal attention does not.
-  batches.create_attention_mask = run.data.reset_attention_mask && run.data.create_attention_mask;
 }
 
 /// Where ends of documents are padding, too, revisions differ in what is trained on.

@@ -21,6 +21,8 @@ struct ForwardContext {
   /// [b or 1, 1, s, s] bool. In backends with a separate softmax, true hides a score; in the
   /// others, true keeps it. Undefined: causal.
   at::Tensor attention_mask;
+  /// GptInput::document_lengths, if samples have several and the backend has no mask; on the CPU.
+  at::Tensor document_lengths;
   RotaryTable rotary;
   at::Tensor rows;                   ///< GptInput::rows.
   const CacheStep* cache = nullptr;  ///< Set if keys and values of earlier tokens are cached.

@@ -16,6 +16,10 @@ std::string sizes_text(const at::Tensor& tensor) {
                      fmt::join(tensor.sizes(), ", "));
 }
 
+at::IntArrayRef int64_values(const at::Tensor& dense) {
+  return {dense.const_data_ptr<int64_t>(), static_cast<size_t>(dense.numel())};
+}
+
 Status wrong_tensor(std::string_view name, std::string_view expected, const at::Tensor& found) {
   return make_error(StatusCode::kInvalidArgument, "{}: expected {}, found {}", name, expected,
                     sizes_text(found));
@@ -37,6 +41,31 @@ Status check_rows(std::string_view name, const at::Tensor& rows, int64_t count) 
   if (lowest >= 0 && highest < count) return Status();
   return make_error(StatusCode::kOutOfRange, "{}: expected 0 to {}, found {}", name, count - 1,
                     lowest < 0 ? lowest : highest);
+}
+
+/// Lengths of documents must add up to b samples of s tokens each.
+Status check_documents(const GptInput& input, int64_t b, int64_t s) {
+  const at::Tensor& lengths = input.document_lengths;
+  if (!lengths.defined()) return Status();
+  if (input.attention_mask.defined()) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "document_lengths: cannot be combined with attention_mask");
+  }
+  if (!(lengths.is_cpu() && lengths.dim() == 1 && lengths.scalar_type() == at::kLong)) {
+    return wrong_tensor("document_lengths", "Long [n], on the CPU", lengths);
+  }
+  int64_t total = 0;
+  for (const int64_t length : int64_values(lengths)) {
+    if (length < 1 || length > s - total % s) {
+      return make_error(StatusCode::kOutOfRange,
+                        "document_lengths: expected 1 to {} after {} tokens, found {}",
+                        s - total % s, total, length);
+    }
+    total += length;
+  }
+  if (total == b * s) return Status();
+  return make_error(StatusCode::kInvalidArgument,
+                    "document_lengths: expected {} tokens in all, found {}", b * s, total);
 }
 
 /// The new tokens of all sequences, whose slots must have room for them.
@@ -107,6 +136,7 @@ Status check_input(const InputRules& rules, const GptInput& input) {
                       "attention_backend flash: does not support an attention mask; expected auto, "
                       "fused, unfused or local");
   }
+  MEG_RETURN_IF_ERROR(check_documents(input, b, s));
   if (const at::Tensor& rows = input.rows; rows.defined()) {
     const bool fits = is_last && rows.dim() == 1 && rows.scalar_type() == at::kLong;
     if (!fits) return wrong_tensor("rows", "Long [n], on the last stage", rows);

@@ -9,6 +9,7 @@
 #include "libmeg/kernels/cpu/parallel_for.h"
 #include "libmeg/libtorch/device_copy.h"
 #include "libmeg/nn/operators/internal/attention/attention_kernels.h"
+#include "libmeg/nn/operators/internal/attention/fused_attention.h"
 #include "libmeg/nn/operators/kernel_call.h"
 
 namespace meg::nn {
@@ -19,24 +20,6 @@ namespace {
 int64_t padded_length(int64_t length, int64_t capacity) {
   constexpr int64_t kStep = 64;
   return std::min((length + kStep - 1) / kStep * kStep, capacity);
-}
-
-/// query: [b, n, s, hn]; keys, values: [b, g, l, hn].
-at::Tensor attend(const at::Tensor& query, at::Tensor keys, at::Tensor values,
-                  const std::optional<at::Tensor>& mask, bool causal, double softmax_scale) {
-  const bool on_cpu = query.is_cpu();
-  bool is_grouped = keys.size(1) != query.size(1);
-  // LibTorch's CPU attention knows no grouped queries: keys are repeated, which a prompt pays once.
-  if (is_grouped && on_cpu) {
-    const int64_t repeats = query.size(1) / keys.size(1);
-    keys = keys.repeat_interleave(repeats, 1);
-    values = values.repeat_interleave(repeats, 1);
-    is_grouped = false;
-  }
-  std::optional<AttentionKernelChoice> choice;
-  if (!on_cpu) choice.emplace(AttentionKernels());
-  return at::scaled_dot_product_attention(query, keys, values, mask, /*dropout_p=*/0, causal,
-                                          softmax_scale, is_grouped);
 }
 
 /// [1, T, n, hn], of which each head is dense.
@@ -140,6 +123,8 @@ void CacheStep::attend_singles(int64_t layer, const at::Tensor& query, const at:
 
 void CacheStep::attend_several(int64_t layer, const at::Tensor& query, const at::Tensor& output,
                                double softmax_scale) const {
+  std::optional<AttentionKernelChoice> choice;
+  if (!query.is_cpu()) choice.emplace(AttentionKernels());
   int64_t begin = 0;
   for (const auto& [slot, count] : sequences_) {
     const int64_t first = begin;
@@ -159,9 +144,12 @@ void CacheStep::attend_several(int64_t layer, const at::Tensor& query, const at:
       // keys follows and is never seen.
       mask = at::ones({count, keys}, at::dtype(at::kBool).device(query.device())).tril_(before);
     }
-    const at::Tensor sums =
-        attend(query.narrow(1, first, count).transpose(1, 2), held(cache_.keys(layer)),
-               held(cache_.values(layer)), mask, before == 0, softmax_scale);
+    const at::Tensor sums = fused_attention({.query = query.narrow(1, first, count).transpose(1, 2),
+                                             .key = held(cache_.keys(layer)),
+                                             .value = held(cache_.values(layer)),
+                                             .mask = mask,
+                                             .is_causal = before == 0,
+                                             .scale = softmax_scale});
     output.narrow(1, first, count).copy_(sums.transpose(1, 2));
   }
 }

@@ -110,6 +110,7 @@ BatchBuffer::BatchBuffer(BatchBuffer&& other) noexcept
       block_(std::exchange(other.block_, nullptr)),
       bytes_(other.bytes_),
       sample_numbers_(std::move(other.sample_numbers_)),
+      document_lengths_(std::move(other.document_lengths_)),
       whole_(other.whole_),
       batch_(other.batch_) {}
 
@@ -136,10 +137,15 @@ Status BatchBuffer::read(const SampleDataset& dataset, const GptSampleOptions& o
                       "micro-batch: expected at most {} samples, found {}", shape_.samples,
                       samples);
   }
+  document_lengths_.clear();
   for (size_t row = 0; row < sample_numbers_.size(); ++row) {
     const Status status = dataset.text(sample_numbers_[row], options.pad, text);
     if (!status.ok()) return status.with_prefix(fmt::format("sample {}", sample_numbers_[row]));
     fill_gpt_sample(text, options, fields(row));
+    if (options.reset_attention_mask) {
+      append_document_lengths(text.first(static_cast<size_t>(shape_.sequence_length)), options.eod,
+                              document_lengths_);
+    }
   }
   // A micro-batch may be smaller than the buffer (--full-validation takes one sample at a time):
   // arrays are cut to whole rows, the first ones.
@@ -151,7 +157,8 @@ Status BatchBuffer::read(const SampleDataset& dataset, const GptSampleOptions& o
             .loss_mask = rows(whole_.loss_mask, samples, shape_.samples),
             .position_ids = rows(whole_.position_ids, samples, shape_.samples),
             .counts_positions = !options.reset_position_ids,
-            .attention_mask = rows(whole_.attention_mask, samples, shape_.samples)};
+            .attention_mask = rows(whole_.attention_mask, samples, shape_.samples),
+            .document_lengths = document_lengths_};
   return Status();
 }
 

@@ -24,6 +24,9 @@ struct MicroBatch {
   /// Whether position_ids are known to be 0 to L - 1 in every row.
   bool counts_positions = false;
   std::span<uint8_t> attention_mask;
+  /// Lengths of the documents of each sample, one sample after another; empty unless attention
+  /// masks are reset.
+  std::span<const int64_t> document_lengths;
 };
 
 /// Allocates memory for micro-batches: plain memory by default; a trainer uses pinned memory.
@@ -32,7 +35,7 @@ struct BatchMemory {
   std::function<void(void* memory, size_t bytes)> release;
 };
 
-/// Memory for one micro-batch at a time. Allocates only in create().
+/// Memory for one micro-batch at a time. Allocates only in create(), except for document_lengths.
 class BatchBuffer {
  public:
   struct Shape {
@@ -71,6 +74,7 @@ class BatchBuffer {
   void* block_;
   size_t bytes_;
   std::vector<int64_t> sample_numbers_;
+  std::vector<int64_t> document_lengths_;
   MicroBatch whole_;  ///< Of shape_.samples rows.
   MicroBatch batch_;
 };

@@ -44,10 +44,9 @@ Status check_options(const SampleDataset& dataset, const Options& options) {
 }
 
 Result<BatchBuffer> create_buffer(const Options& options) {
-  return BatchBuffer::create({.samples = options.micro_batch_size,
-                              .sequence_length = options.sample.sequence_length,
-                              .attention_mask = options.create_attention_mask},
-                             options.memory);
+  return BatchBuffer::create(
+      {.samples = options.micro_batch_size, .sequence_length = options.sample.sequence_length},
+      options.memory);
 }
 
 /// Reads in next(), without threads.

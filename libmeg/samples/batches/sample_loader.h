@@ -18,7 +18,6 @@ class SampleLoader {
   struct Options {
     GptSampleOptions sample;
     int64_t micro_batch_size = 1;
-    bool create_attention_mask = false;
     int threads = 2;          ///< --num-workers; 0: reads in next().
     int ahead = 4;            ///< Micro-batches read ahead, at least 1.
     BatchMemory memory = {};  ///< Default: 64-byte aligned plain memory.

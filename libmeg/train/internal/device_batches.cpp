@@ -26,8 +26,9 @@ DeviceBatch on_device(const samples::MicroBatch& batch, at::Device device, bool 
   if (!batch.counts_positions) {
     moved.input.position_ids = move(borrowed(batch.position_ids, {b, s}, at::kLong));
   }
-  if (!batch.attention_mask.empty()) {
-    moved.input.attention_mask = move(borrowed(batch.attention_mask, {b, 1, s, s}, at::kBool));
+  if (!batch.document_lengths.empty()) {
+    moved.input.document_lengths = at::tensor(
+        at::IntArrayRef(batch.document_lengths.data(), batch.document_lengths.size()), at::kLong);
   }
   moved.labels = move(borrowed(batch.labels, {b, s}, at::kLong));
   moved.loss_mask = move(borrowed(batch.loss_mask, {b, s}, at::kFloat));

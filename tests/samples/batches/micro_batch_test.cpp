@@ -55,6 +55,7 @@ TEST(MicroBatch, EachSampleHasItsAttentionMask) {
       .sequence_length = 2, .extra_token = false, .eod = 1000, .reset_attention_mask = true};
   ASSERT_TRUE(buffer->read(dataset, options, text).ok());
   EXPECT_THAT(buffer->batch().attention_mask, ElementsAre(0, 1, 0, 0, 0, 1, 1, 0));
+  EXPECT_THAT(buffer->batch().document_lengths, ElementsAre(2, 1, 1));
 }
 
 TEST(MicroBatch, RefusesMoreSamplesThanItHasRoomFor) {

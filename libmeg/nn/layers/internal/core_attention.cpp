@@ -4,10 +4,12 @@
 
 #include <cmath>
 #include <optional>
+#include <vector>
 
 #include "libmeg/nn/layers/internal/dropout.h"
 #include "libmeg/nn/operators/internal/attention/attention_kernels.h"
 #include "libmeg/nn/operators/internal/attention/cudnn_attention.h"
+#include "libmeg/nn/operators/internal/attention/fused_attention.h"
 #include "libmeg/nn/operators/internal/widened_product.h"
 
 namespace meg::nn {
@@ -40,12 +42,30 @@ at::Tensor weighted_sums(const at::Tensor& probabilities, const at::Tensor& valu
   return at::bmm(probabilities, values);
 }
 
+/// query: [b, s, n, hn]; key, value: [b, s, g, hn]. Returns [b, n, s, hn].
+at::Tensor fused_heads(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                       const at::Tensor& mask, double dropout, double scale) {
+  const auto by_heads = [](const at::Tensor& tensor) {
+    return (is_widened(tensor) ? tensor.to(at::kFloat) : tensor).transpose(1, 2);
+  };
+  return fused_attention({.query = by_heads(query),
+                          .key = by_heads(key),
+                          .value = by_heads(value),
+                          .mask = mask.defined() ? std::optional(mask) : std::nullopt,
+                          .is_causal = !mask.defined(),
+                          .dropout = dropout,
+                          .scale = scale})
+      .to(query.scalar_type());
+}
+
 /// What LibTorch's fused attention depends on beside its arguments, while it computes.
 class FusedCall {
  public:
   FusedCall(const GptOptions& options, const ForwardContext& context)
       : dropout_(context.training ? options.attention_dropout : 0) {
-    if (!options.device.is_cpu()) choice_.emplace(attention_kernels(options, context.training));
+    // Documents have as many lengths as texts in inference.
+    const bool few_lengths = context.training && !context.document_lengths.defined();
+    if (!options.device.is_cpu()) choice_.emplace(attention_kernels(options, few_lengths));
     if (dropout_ > 0) {
       // ATen's fused kernels draw from the default generator and take no other.
       fork_.emplace(options.device,
@@ -71,13 +91,25 @@ bool is_unfused(const GptOptions& options, bool training) {
   return options.device.is_cpu() && training && options.attention_dropout > 0;
 }
 
-at::Tensor core_attention_mask(const GptOptions& options, bool training, const at::Tensor& mask,
-                               int64_t sequence_length) {
-  if (!is_unfused(options, training)) return mask.defined() ? mask.logical_not() : mask;
-  if (mask.defined()) return mask;
-  return at::ones({1, 1, sequence_length, sequence_length},
-                  at::dtype(at::kBool).device(options.device))
-      .triu_(1);
+void set_attention(ForwardContext& context, const GptOptions& options, const at::Tensor& mask,
+                   const at::Tensor& document_lengths, int64_t sequence_length) {
+  const bool has_documents =
+      document_lengths.defined() && document_lengths.ne(sequence_length).any().item<bool>();
+  if (!is_unfused(options, context.training)) {
+    if (mask.defined()) context.attention_mask = mask.logical_not();
+    if (has_documents) context.document_lengths = document_lengths;
+    return;
+  }
+  context.attention_mask = mask;
+  if (mask.defined()) return;
+  context.attention_mask = at::ones({1, 1, sequence_length, sequence_length},
+                                    at::dtype(at::kBool).device(options.device))
+                               .triu_(1);
+  if (!has_documents) return;
+  const at::Tensor document =
+      at::repeat_interleave(document_lengths).view({-1, 1, 1, sequence_length}).to(options.device);
+  context.attention_mask =
+      document.ne(document.transpose(2, 3)).logical_or_(context.attention_mask);
 }
 
 CoreAttention::CoreAttention(const model::GptConfig& config, const GptOptions& options,
@@ -89,9 +121,11 @@ CoreAttention::CoreAttention(const model::GptConfig& config, const GptOptions& o
 
 at::Tensor CoreAttention::forward(const at::Tensor& query, const at::Tensor& key,
                                   const at::Tensor& value, const ForwardContext& context) const {
+  const bool has_documents = context.document_lengths.defined();
   const at::Tensor heads = is_unfused(options_, context.training)
                                ? unfused(query, key, value, context)
-                               : fused(query, key, value, context);
+                           : has_documents ? fused_documents(query, key, value, context)
+                                           : fused(query, key, value, context);
   return heads.transpose(1, 2).reshape({query.size(0), query.size(1), -1});
 }
 
@@ -99,7 +133,8 @@ at::Tensor CoreAttention::forward_mixed(const at::Tensor& mixed,
                                         const ForwardContext& context) const {
   // A mask takes the place of the causal one.
   if (!context.training || is_unfused(options_, /*training=*/true) ||
-      !attention_kernels(options_, /*training=*/true).cudnn || context.attention_mask.defined()) {
+      !attention_kernels(options_, /*training=*/true).cudnn || context.attention_mask.defined() ||
+      context.document_lengths.defined()) {
     return {};
   }
   const FusedCall call(options_, context);
@@ -131,20 +166,28 @@ at::Tensor CoreAttention::unfused(const at::Tensor& query, const at::Tensor& key
 
 at::Tensor CoreAttention::fused(const at::Tensor& query, const at::Tensor& key,
                                 const at::Tensor& value, const ForwardContext& context) const {
-  const bool on_cpu = options_.device.is_cpu();
-  const int64_t heads = query.size(2);
-  const bool is_grouped = key.size(2) != heads;
   const FusedCall call(options_, context);
-  std::optional<at::Tensor> mask;
-  if (context.attention_mask.defined()) mask = context.attention_mask;
-  const auto by_heads = [](const at::Tensor& tensor) {
-    return (is_widened(tensor) ? tensor.to(at::kFloat) : tensor).transpose(1, 2);
+  return fused_heads(query, key, value, context.attention_mask, call.dropout(), softmax_scale_);
+}
+
+at::Tensor CoreAttention::fused_documents(const at::Tensor& query, const at::Tensor& key,
+                                          const at::Tensor& value,
+                                          const ForwardContext& context) const {
+  const FusedCall call(options_, context);
+  const at::Tensor& lengths = context.document_lengths;
+  const auto documents = [&](const at::Tensor& heads) {
+    return heads.flatten(0, 1).unsqueeze(0).split_with_sizes(
+        {lengths.const_data_ptr<int64_t>(), static_cast<size_t>(lengths.numel())}, 1);
   };
-  return at::scaled_dot_product_attention(
-             by_heads(query), by_heads(on_cpu ? for_each_head(key, heads) : key),
-             by_heads(on_cpu ? for_each_head(value, heads) : value), mask, call.dropout(),
-             !mask.has_value(), softmax_scale_, is_grouped && !on_cpu)
-      .to(query.scalar_type());
+  const std::vector<at::Tensor> queries = documents(query), keys = documents(key),
+                                values = documents(value);
+  std::vector<at::Tensor> outputs;
+  outputs.reserve(queries.size());
+  for (size_t i = 0; i < queries.size(); ++i) {
+    outputs.push_back(
+        fused_heads(queries[i], keys[i], values[i], /*mask=*/{}, call.dropout(), softmax_scale_));
+  }
+  return at::cat(outputs, 2);
 }
 
 }  // namespace meg::nn

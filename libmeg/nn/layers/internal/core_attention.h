@@ -11,10 +11,9 @@ namespace meg::nn {
 /// choice, or because attention dropout on a CPU needs it.
 bool is_unfused(const GptOptions& options, bool training);
 
-/// ForwardContext::attention_mask from Megatron's mask (true hides; undefined: causal) for this
-/// attention.
-at::Tensor core_attention_mask(const GptOptions& options, bool training, const at::Tensor& mask,
-                               int64_t sequence_length);
+/// Sets what attention reads of the context, from GptInput's attention_mask and document_lengths.
+void set_attention(ForwardContext& context, const GptOptions& options, const at::Tensor& mask,
+                   const at::Tensor& document_lengths, int64_t sequence_length);
 
 /// Scores, softmax, dropout and the sum of values.
 /// Mirrors Megatron-LM megatron/core/transformer/dot_product_attention.py.
@@ -38,6 +37,9 @@ class CoreAttention {
                      const ForwardContext& context) const;
   at::Tensor fused(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                    const ForwardContext& context) const;
+  /// Of samples that are several documents: each document by itself.
+  at::Tensor fused_documents(const at::Tensor& query, const at::Tensor& key,
+                             const at::Tensor& value, const ForwardContext& context) const;
 
   GptOptions options_;
   int64_t kv_channels_;

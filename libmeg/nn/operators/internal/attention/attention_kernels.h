@@ -14,9 +14,9 @@ struct AttentionKernels {
   bool operator==(const AttentionKernels&) const = default;
 };
 
-/// The kernels for a pass over whole sequences. cuDNN is used only in training, because it makes a
-/// plan for each new shape, which takes longer than many steps of inference. Its dropout supports
-/// only 16 probabilities.
+/// The kernels for a pass over whole sequences. cuDNN is used only in training on sequences of one
+/// length, because it makes a plan for each new shape, which takes longer than many steps of
+/// inference. Its dropout supports only 16 probabilities.
 AttentionKernels attention_kernels(const GptOptions& options, bool training);
 
 /// Restricts LibTorch's choice to these kernels during its lifetime. Has no effect on CPUs, for
