@@ -62,6 +62,20 @@ TEST(Optimizer, ReadsAnOnlyMicroBatchsGradientsAsIfTheyWereGathered) {
   }
 }
 
+/// In fp16 what autograd adds, the two gradients of a tied embedding, may overflow.
+TEST(Optimizer, GathersAnOnlyMicroBatchsGradientsInFp32IfTheyAreFp16) {
+  nn::GptModel model = test::small_model(test::small_config(), {.params_dtype = at::kHalf});
+  Optimizer::Options options;
+  options.accumulate_allreduce_grads_in_fp32 = true;
+  const auto optimizer = Optimizer::create(model, nullptr, options);
+  ASSERT_TRUE(optimizer.has_value()) << optimizer.status().message();
+  ASSERT_TRUE((*optimizer)->zero_grad({.only = true}).ok());
+  for (const nn::GptParameter& parameter : model.parameters()) {
+    ASSERT_TRUE(parameter.tensor.grad().defined()) << parameter.name;
+    EXPECT_EQ(parameter.tensor.grad().scalar_type(), at::kFloat) << parameter.name;
+  }
+}
+
 TEST(Optimizer, TakesTwoEqualHalvesForTheWhole) {
   expect_equal(train(at::kBFloat16, 2, /*only=*/false), train(at::kBFloat16, 1, /*only=*/true));
 }

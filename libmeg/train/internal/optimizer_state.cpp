@@ -58,9 +58,11 @@ void Optimizer::State::allocate() {
       if (!waits_for_a_stage(bucket)) libtorch::throw_if_error(begin_reduction(bucket));
     });
   }
-  // Where sums are fp32 but backward passes bring 16 bits, the gradient of a single micro-batch
-  // loses nothing by staying as it is: its fp32 copy would have the same value.
-  may_stay = is_sixteen_bit() && widens_gradients();
+  // Where sums are fp32 but backward passes bring bf16, the gradient of a single micro-batch may
+  // stay as it is: its fp32 copy would have the same value, and what autograd adds itself, the two
+  // gradients of a tied embedding, is rounded once more. In fp16 that sum may overflow, which fp32
+  // does not: with fp16 steps would be skipped that more micro-batches or ranks do not skip.
+  may_stay = params_dtype() == at::kBFloat16 && widens_gradients();
   if (!may_stay) zero_gradients(/*stay=*/false);
   const auto zeros = [this] {
     return at::zeros({layout.part_elements()}, tensor_options(at::kFloat));
@@ -104,7 +106,8 @@ void Optimizer::State::zero_gradients(bool stay) {
   if (gradients.defined()) {
     gradients.flat().zero_();
   } else {
-    gradients = FlatBuffer(layout, tensor_options(may_stay ? at::kFloat : params_dtype()));
+    gradients =
+        FlatBuffer(layout, tensor_options(widens_gradients() ? at::kFloat : params_dtype()));
   }
   const auto parameters = model.parameters();
   for (size_t i = 0; i < parameters.size(); ++i) {

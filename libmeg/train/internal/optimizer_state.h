@@ -42,8 +42,8 @@ struct Optimizer::State {
   std::optional<WeightGathers> gathers;  ///< Set if they overlap with forward passes.
   /// This rank's part of the layout, fp32. Masters are defined only if the parameters are 16-bit.
   at::Tensor masters, exp_avg, exp_avg_sq;
-  /// Whether the gradients of a single micro-batch stay with autograd: true for 16-bit gradients,
-  /// which sums would widen.
+  /// Whether the gradients of a single micro-batch stay with autograd: true for bf16 gradients that
+  /// sums would widen.
   bool may_stay = false;
   MultiTensor kernels;
   std::optional<MultiTensor> counted_kernels,
