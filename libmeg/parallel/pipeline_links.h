@@ -14,6 +14,9 @@ namespace meg::parallel {
 /// The links to the previous and the next stage of a pipeline. The groups must outlive it. If
 /// stages hold several chunks, the first stage follows the last. Sends continue while the stage
 /// computes, because otherwise two neighbours that send to each other would wait for each other.
+/// On GPUs a message leaves when the last one in its direction is received. A GPU with one queue
+/// for all streams (CUDA_DEVICE_MAX_CONNECTIONS=1) does nothing that was queued later until then,
+/// so stages should receive what is sent to them before they send further.
 /// Mirrors Megatron-LM megatron/core/pipeline_parallel/p2p_communication.py.
 class PipelineLinks {
  public:

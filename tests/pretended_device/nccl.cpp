@@ -1,5 +1,8 @@
 // NCCL between processes on one machine, whose memory of GPUs is the host's: what ranks exchange
-// are files in a folder, and each call is done when it returns, so that its numbers are real.
+// are files in a folder, and each call is done when it returns, so that its numbers are real. Only
+// a send goes on until the other rank has received it. With CUDA_DEVICE_MAX_CONNECTIONS=1, one
+// queue for all streams, what has to wait for a send holds the host, as it would hold all that
+// follows in the queue.
 // Declared without NCCL's header, as it is a wheel beside LibTorch's.
 
 #include <unistd.h>
@@ -8,11 +11,13 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -84,6 +89,11 @@ constexpr Reduce kReduceOfType[] = {reduce<int8_t, int64_t>,  reduce<uint8_t, in
                                     reduce<_Float16, float>,  reduce<float, float>,
                                     reduce<double, double>,   reduce<Bfloat16, double>};
 
+bool has_one_queue() {
+  const char* const connections = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+  return connections != nullptr && std::string(connections) == "1";
+}
+
 /// What an ncclComm_t points to.
 class Communicator {
  public:
@@ -108,7 +118,24 @@ class Communicator {
   }
 
   void send(const void* data, size_t bytes, int to) {
-    publish(message(rank_, to, sent_[to]++), data, bytes);
+    if (has_one_queue()) wait_for_sends(sends());
+    all_sent_.push_back(message(rank_, to, sent_[to]++));
+    publish(all_sent_.back(), data, bytes);
+  }
+
+  size_t sends() const { return all_sent_.size(); }
+
+  /// Returns when the first `count` messages are received; ends the process if that takes too long.
+  void wait_for_sends(size_t count) const {
+    if (count == 0) return;
+    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    while (!aborted_ && std::filesystem::exists(path(all_sent_[count - 1]))) {
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+      if (std::chrono::steady_clock::now() < end) continue;
+      std::fprintf(stderr, "what follows message %s of %s waits for it forever\n",
+                   all_sent_[count - 1].c_str(), folder_.c_str());
+      std::abort();
+    }
   }
 
   std::string receive(int from) {
@@ -150,7 +177,32 @@ class Communicator {
   int rank_, size_;
   int64_t exchanges_ = 0;
   std::map<int, int64_t> sent_, received_;
+  std::vector<std::string> all_sent_;
   std::atomic<bool> aborted_ = false;
+};
+
+/// The communicators that have sent, by their streams.
+class Senders {
+ public:
+  static Senders& instance() {
+    static auto* const senders = new Senders;
+    return *senders;
+  }
+
+  void add(const void* stream, const Communicator* communicator) {
+    const std::lock_guard lock(mutex_);
+    of_stream_[stream] = communicator;
+  }
+
+  const Communicator* find(const void* stream) {
+    const std::lock_guard lock(mutex_);
+    const auto found = of_stream_.find(stream);
+    return found == of_stream_.end() ? nullptr : found->second;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<const void*, const Communicator*> of_stream_;
 };
 
 void record(const char* call, const void* stream, size_t bytes) {
@@ -159,6 +211,17 @@ void record(const char* call, const void* stream, size_t bytes) {
 }
 
 }  // namespace
+
+size_t sends_of(const void* stream) {
+  const Communicator* const sender = Senders::instance().find(stream);
+  return sender == nullptr ? 0 : sender->sends();
+}
+
+void wait_for_sends(const void* stream, size_t count) {
+  const Communicator* const sender = Senders::instance().find(stream);
+  if (has_one_queue() && sender != nullptr) sender->wait_for_sends(count);
+}
+
 }  // namespace meg::pretended
 
 using namespace meg::pretended;
@@ -282,6 +345,7 @@ int ncclSend(const void* data, size_t count, int type, int to, Communicator* com
              const void* stream) {
   const size_t bytes = count * kBytesOfType[type];
   record("ncclSend", stream, bytes);
+  Senders::instance().add(stream, communicator);
   communicator->send(data, bytes, to);
   return kSuccess;
 }

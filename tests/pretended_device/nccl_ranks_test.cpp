@@ -134,6 +134,31 @@ TEST_F(NcclRanksTest, TwoRanksThatSendToEachOtherDoNotWait) {
   expect_ok(state.end());
 }
 
+/// Three steps of eight micro-batches in two pipelines of two stages: no rank waits for a message
+/// behind one of its own that nobody receives until then. Megatron asks for the variable, so that
+/// scripts for it set it.
+TEST_F(NcclRanksTest, OneQueueForAllStreamsHoldsNoStageUp) {
+  ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "1", /*overwrite=*/1);
+  if (launched_ranks(4)) return;
+  const ParallelState state = connected({1, 1, 1, 0, 2});
+  model::GptConfig config = test::small_config();
+  config.num_layers = 4;
+  auto options = test::small_run({.train_iters = 3, .eval_iters = 1, .eval_interval = 2}, config,
+                                 /*micro_batches=*/8, state.data()->size());
+  options.model.device = state.device();
+  options.model.params_dtype = at::kBFloat16;
+  options.optimizer = {.use_distributed_optimizer = true,
+                       .overlap_grad_reduce = true,
+                       .overlap_param_gather = true,
+                       .ddp_bucket_size = 4000};
+  options.batches.data_parallel_rank = state.data()->rank();
+  options.batches.data_parallel_size = state.data()->size();
+  test::SmallTrainer run(std::move(options), {}, state);
+  ASSERT_NE(run.trainer, nullptr) << run.status.message();
+  expect_ok(run.run());
+  expect_ok(state.end());
+}
+
 TEST_F(NcclRanksTest, RankWithoutAGpuOfItsOwnIsRefused) {
   if (launched_ranks(2, /*devices=*/1)) return;
   const auto state = connect({1, 1, 1, 0, 1});

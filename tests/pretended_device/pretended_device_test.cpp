@@ -11,6 +11,7 @@
 #include "libmeg/evaluation/scoring.h"
 #include "libmeg/generation/model_engine.h"
 #include "libmeg/nn/internal/decode_graphs.h"
+#include "libmeg/nn/operators/internal/embedding_sum.h"
 #include "tests/generation/letter_tokenizer.h"
 #include "tests/pretended_device/budget.h"
 #include "tests/pretended_device/cuda_library.h"
@@ -144,6 +145,77 @@ TEST_F(PretendedDeviceTest, TrainingStepOfLlama) {
   expect_within_budget("llama_training_step", run.steps.at(2));
 }
 
+/// A Llama with grouped queries of this dtype, and samples long enough for a matrix of scores to
+/// stand out.
+train::TrainerOptions run_of_long_samples(at::ScalarType dtype) {
+  model::GptConfig config = gpt_of_24_layers();
+  config.num_layers = 2;
+  config.num_query_groups = 1;
+  config.normalization = "RMSNorm";
+  config.position_embedding_type = "rope";
+  config.max_position_embeddings = config.seq_length = 512;
+  auto options = run_on_gpu(/*micro_batches=*/1, /*eval_iters=*/0, config);
+  options.model.params_dtype = dtype;
+  return options;
+}
+
+/// At least so many calls of a fused kernel of attention, and none of a product of scores: cuBLAS
+/// multiplies no batches.
+void expect_fused_attention(const pretended::Counts& counts, int64_t calls) {
+  int64_t found = 0;
+  for (const auto& [name, count] : counts.kernels) {
+    if (name.find("fmha") != std::string::npos || name.find("flash") != std::string::npos) {
+      found += count;
+    }
+    EXPECT_EQ(name.find("StridedBatched"), std::string::npos) << name;
+  }
+  EXPECT_GE(found, calls);
+}
+
+/// LibTorch's kernel for fp32 takes no groups: left to itself it computes by a matrix of scores.
+TEST_F(PretendedDeviceTest, GroupedQueriesInFp32KeepNoScores) {
+  const WatchedRun run(run_of_long_samples(at::kFloat));
+  expect_fused_attention(run.steps.at(2), /*calls=*/4);
+}
+
+TEST_F(PretendedDeviceTest, HeadsOfOddSizesInFp32KeepNoScores) {
+  train::TrainerOptions options = run_of_long_samples(at::kFloat);
+  options.config.kv_channels = 42;
+  const WatchedRun run(std::move(options));
+  expect_fused_attention(run.steps.at(2), /*calls=*/4);
+}
+
+TEST_F(PretendedDeviceTest, ResetAttentionMasksTakeNoMemory) {
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    const WatchedRun plain(run_of_long_samples(dtype));
+    train::TrainerOptions options = run_of_long_samples(dtype);
+    options.batches.sample.reset_attention_mask = true;
+    options.model.attention_dropout = 0;
+    const WatchedRun run(std::move(options));
+    EXPECT_EQ(run.steps.at(2).kernels.count("cudnnBackendExecute"), 0) << "a plan for each length";
+    EXPECT_EQ(run.steps.at(2).to_device_bytes, plain.steps.at(2).to_device_bytes);
+    expect_fused_attention(run.steps.at(2), /*calls=*/4);
+    // Cut into documents and put together again; a mask of 2 samples alone has 524,288 bytes for
+    // each layer.
+    EXPECT_LT(run.steps.at(2).allocated_bytes, 2 * plain.steps.at(2).allocated_bytes);
+  }
+}
+
+/// Comparing each token with all others takes time by the square of their number.
+TEST_F(PretendedDeviceTest, ManyTokensOfAnEmbeddingAreSorted) {
+  const auto kernels = [](int64_t tokens) {
+    const at::Tensor weight =
+        at::zeros({100, 8}, at::dtype(at::kBFloat16).device(at::kCUDA)).requires_grad_(true);
+    const at::Tensor ids = at::zeros({1, tokens}, at::dtype(at::kLong).device(at::kCUDA));
+    take_counts();
+    nn::embedding_sum(weight, ids, /*positions=*/{}, /*position_ids=*/{}).sum().backward();
+    return take_counts().kernels;
+  };
+  EXPECT_EQ(kernels(2048).count("meg::kernels::merge_kernel"), 0);
+  EXPECT_EQ(kernels(2049)["meg::kernels::merge_kernel"], 1);
+  EXPECT_EQ(kernels(300'000)["meg::kernels::merge_kernel"], 3);
+}
+
 TEST_F(PretendedDeviceTest, TrainingStepOfFourMicroBatches) {
   const WatchedRun run(run_on_gpu(/*micro_batches=*/4));
   expect_within_budget("four_micro_batches", run.steps.at(2));
@@ -201,8 +273,10 @@ pretended::Counts step_of(serving::GenerationEngine& engine) {
 }
 
 /// Calls `body` with an engine for up to 17 texts of a model of 24 layers.
-void with_engine(const std::function<void(serving::GenerationEngine&)>& body) {
-  auto model = nn::GptModel::create(gpt_of_24_layers(), on_gpu());
+void with_engine(const std::function<void(serving::GenerationEngine&)>& body,
+                 const model::GptConfig& config = gpt_of_24_layers(),
+                 const nn::GptOptions& options = on_gpu()) {
+  auto model = nn::GptModel::create(config, options);
   ASSERT_TRUE(model.has_value()) << model.status().message();
   model->set_training(false);
   const auto tokenizer = test::LetterTokenizer::numbers(100);
@@ -231,6 +305,19 @@ std::vector<int64_t> operations_of_steps(serving::GenerationEngine& engine, int3
   std::vector<int64_t> operations;
   for (int i = 0; i < steps; ++i) operations.push_back(step_of(engine).operations());
   return operations;
+}
+
+TEST_F(PretendedDeviceTest, PromptsOfGroupedQueriesInFp32KeepNoScores) {
+  model::GptConfig config = gpt_of_24_layers();
+  config.num_query_groups = 1;
+  nn::GptOptions options = on_gpu();
+  options.params_dtype = at::kFloat;
+  with_engine(
+      [](serving::GenerationEngine& engine) {
+        add_prompts(engine, 1);
+        expect_fused_attention(step_of(engine), gpt_of_24_layers().num_layers);
+      },
+      config, options);
 }
 
 TEST(PretendedDeviceGraphsTest, LaterStepsOfDecodingAreOneLaunch) {

@@ -52,4 +52,11 @@ class Recorder {
   int64_t waited_for_ = 0;
 };
 
+/// Messages that a stream was given to send.
+size_t sends_of(const void* stream);
+
+/// With one queue for all streams: returns when other ranks have received the first `count` of
+/// them.
+void wait_for_sends(const void* stream, size_t count);
+
 }  // namespace meg::pretended

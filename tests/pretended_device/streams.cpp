@@ -12,6 +12,8 @@ using meg::pretended::Recorder;
 /// What a cudaEvent_t points to.
 struct Event {
   int64_t last = 0;  ///< The number of the last work before it in its stream.
+  cudaStream_t stream = nullptr;
+  size_t sends = 0;  ///< Messages before it in its stream.
 };
 
 Event* event_of(cudaEvent_t event) { return reinterpret_cast<Event*>(event); }
@@ -42,7 +44,10 @@ cudaError_t cudaDeviceSynchronize() {
 
 cudaError_t cudaStreamQuery(cudaStream_t) { return cudaSuccess; }
 
-cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned int) { return cudaSuccess; }
+cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t event, unsigned int) {
+  meg::pretended::wait_for_sends(event_of(event)->stream, event_of(event)->sends);
+  return cudaSuccess;
+}
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   // Refuse it as a real device does: work of the default stream waits for that of others.
@@ -105,6 +110,8 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned int) {
   event_of(event)->last = Recorder::instance().last_of(stream);
+  event_of(event)->stream = stream;
+  event_of(event)->sends = meg::pretended::sends_of(stream);
   return cudaSuccess;
 }
 
