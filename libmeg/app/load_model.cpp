@@ -28,9 +28,10 @@ namespace {
 using Fields = std::map<std::string, megatron::FieldValue, std::less<>>;
 
 /// The arguments of the model's shape in which a flag takes precedence over the checkpoint.
-constexpr std::array<std::string_view, 5> kNoShape = {
-    "max_position_embeddings", "make_vocab_size_divisible_by", "padded_vocab_size", "seq_length",
-    "transformer_impl"};
+constexpr std::array<std::string_view, 6> kNoShape = {
+    "max_position_embeddings", "make_vocab_size_divisible_by",
+    "padded_vocab_size",       "seq_length",
+    "transformer_impl",        "window_size"};
 
 bool contains(const auto& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -149,13 +150,10 @@ class ModelOfRun {
 };
 
 Result<int64_t> sequence_length_of(const ModelRequest& request, const model::GptConfig& config) {
-  const int64_t length = request.sequence_length.value_or(config.max_position_embeddings);
-  const bool is_bounded = config.position_embedding_type == "learned_absolute";
-  if (is_bounded && length > config.max_position_embeddings) {
-    return make_error(StatusCode::kInvalidArgument,
-                      "--seq-length: expected at most max_position_embeddings {}, found {}",
-                      config.max_position_embeddings, length);
-  }
+  const int64_t positions = config.max_position_embeddings;
+  const int64_t length = request.sequence_length.value_or(
+      std::min(positions, config.most_positions().value_or(positions)));
+  MEG_RETURN_IF_ERROR(config.check_positions("--seq-length", length));
   if (length > 0) return length;
   return Status(StatusCode::kInvalidArgument,
                 "--seq-length is required: the checkpoint does not state a sequence length");
@@ -166,7 +164,7 @@ int64_t rows_for_ranks(int64_t rows, int64_t ranks) { return (rows + ranks - 1) 
 
 Result<nn::GptModel> read_model(const ModelRequest& request,
                                 const checkpoint::MegatronCheckpoint& checkpoint,
-                                const megatron::FieldLookup& fields,
+                                model::GptConfig config, const megatron::FieldLookup& fields,
                                 const parallel::ParallelState& ranks) {
   MEG_ASSIGN_OR_RETURN(nn::GptOptions options, nn::GptOptions::from_fields(fields));
   options.device = ranks.device();
@@ -175,7 +173,6 @@ Result<nn::GptModel> read_model(const ModelRequest& request,
   }
   options.hidden_dropout = options.attention_dropout = 0;
   options.family = checkpoint.family();
-  model::GptConfig config = checkpoint.config();
   config.padded_vocab_size = rows_for_ranks(vocabulary_rows(checkpoint), ranks.tensor()->size());
   MEG_ASSIGN_OR_RETURN(nn::GptModel model,
                        nn::GptModel::create(config, options, nn::part_of_rank(ranks)));
@@ -202,8 +199,12 @@ Result<LoadedModel> load_model(const ModelRequest& request, const parallel::Para
   if (!request.allow_other_tokenizer) {
     MEG_RETURN_IF_ERROR(check_tokenizer_identity(*tokenizer, request.tokenizer, checkpoint));
   }
-  MEG_ASSIGN_OR_RETURN(const int64_t length, sequence_length_of(request, checkpoint.config()));
-  MEG_ASSIGN_OR_RETURN(nn::GptModel model, read_model(request, checkpoint, fields, ranks));
+  model::GptConfig config = checkpoint.config();
+  MEG_ASSIGN_OR_RETURN(const model::GptConfig run_config, model::GptConfig::from_fields(fields));
+  config.attention_window = run_config.attention_window;
+  MEG_ASSIGN_OR_RETURN(const int64_t length, sequence_length_of(request, config));
+  MEG_ASSIGN_OR_RETURN(nn::GptModel model,
+                       read_model(request, checkpoint, std::move(config), fields, ranks));
   return LoadedModel{std::move(model), std::move(tokenizer), checkpoint.iteration(), length};
 }
 

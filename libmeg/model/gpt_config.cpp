@@ -2,7 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <charconv>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "libmeg/megatron/field_reader.h"
 #include "libmeg/model/internal/proposals.h"
@@ -30,6 +35,18 @@ bool is_gated(megatron::FieldReader& fields, bool swiglu) {
   return swiglu || quick_geglu || gated_linear_unit || fields.text("glu_activation").has_value();
 }
 
+/// A number of a word, of which a command line may keep the tuple's brackets: "(4095".
+std::optional<int64_t> number_of(std::string_view word) {
+  const size_t begin = word.find_first_not_of(" ([");
+  const size_t end = word.find_last_not_of(" )]");
+  if (begin == std::string_view::npos || end < begin) return std::nullopt;
+  word = word.substr(begin, end + 1 - begin);
+  int64_t number = 0;
+  const auto [stop, error] = std::from_chars(word.data(), word.data() + word.size(), number);
+  const bool is_whole = error == std::errc() && stop == word.data() + word.size();
+  return is_whole ? std::optional(number) : std::nullopt;
+}
+
 void read_texts(megatron::FieldReader& fields, GptConfig& config) {
   if (auto text = fields.text("position_embedding_type")) config.position_embedding_type = *text;
   // Said twice by older revisions: args.add_position_embedding is off with every other type.
@@ -43,6 +60,28 @@ void read_texts(megatron::FieldReader& fields, GptConfig& config) {
 }
 
 }  // namespace
+
+Result<std::optional<int64_t>> attention_window(const megatron::FieldLookup& lookup) {
+  const megatron::FieldValue value = lookup("window_size").value_or(megatron::FieldValue());
+  if (value == megatron::FieldValue()) return std::optional<int64_t>();
+  std::vector<std::string> words;
+  if (const auto* list = std::get_if<std::vector<std::string>>(&value)) words = *list;
+  if (const auto* text = std::get_if<std::string>(&value)) {
+    const size_t comma = text->find(',');
+    words = {text->substr(0, comma)};
+    if (comma != std::string::npos) words.push_back(text->substr(comma + 1));
+  }
+  const bool is_pair = words.size() == 2;
+  const std::optional<int64_t> left = is_pair ? number_of(words[0]) : std::nullopt;
+  const std::optional<int64_t> right = is_pair ? number_of(words[1]) : std::nullopt;
+  constexpr int64_t kMost = int64_t{1} << 30;
+  if (!left || !right || *left < -1 || *left > kMost || *right < -1 || *right > 0) {
+    return make_error(StatusCode::kInvalidArgument, "window_size: expected LEFT,0, found {}",
+                      megatron::field_text(value));
+  }
+  // A causal model sees nothing to its right.
+  return *left < 0 ? std::optional<int64_t>() : std::optional(*left + 1);
+}
 
 Result<GptConfig> GptConfig::from_fields(const megatron::FieldLookup& lookup) {
   megatron::FieldReader fields(lookup);
@@ -71,10 +110,12 @@ Result<GptConfig> GptConfig::from_fields(const megatron::FieldLookup& lookup) {
   read_texts(fields, config);
   config.num_experts = fields.size("num_experts");
   const std::optional<int64_t> expert_ffn = fields.size("moe_ffn_hidden_size");
+  const Result<std::optional<int64_t>> window = model::attention_window(lookup);
   // All fields are requested before the first error is looked at: fields_read_by() learns from it
   // which fields this reader knows.
   if (!fields.status().ok()) return fields.status();
-
+  if (!window.has_value()) return window.error();
+  config.attention_window = *window;
   if (config.ffn_hidden_size == 0) {
     return make_error(
         StatusCode::kInvalidArgument,
@@ -94,6 +135,26 @@ Result<GptConfig> GptConfig::from_fields(const megatron::FieldLookup& lookup) {
                       config.num_query_groups, config.num_attention_heads);
   }
   return config;
+}
+
+std::optional<int64_t> GptConfig::most_positions() const {
+  const bool is_learned = position_embedding_type == "learned_absolute";
+  if (!is_learned) return attention_window;
+  return std::min(max_position_embeddings, attention_window.value_or(max_position_embeddings));
+}
+
+Status GptConfig::check_positions(std::string_view name, int64_t length) const {
+  const std::optional<int64_t> most = most_positions();
+  if (!most.has_value() || length <= *most) return Status();
+  if (most == attention_window) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "{}: expected at most {}, the tokens inside the attention's window "
+                      "(window_size), found {}",
+                      name, *most, length);
+  }
+  return make_error(StatusCode::kInvalidArgument,
+                    "{}: expected at most max_position_embeddings {}, found {}", name, *most,
+                    length);
 }
 
 int64_t GptConfig::qkv_rows() const {

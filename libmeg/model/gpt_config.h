@@ -3,11 +3,16 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "libmeg/base/result.h"
 #include "libmeg/megatron/field_value.h"
 
 namespace meg::model {
+
+/// The tokens that Megatron's arg window_size, `LEFT,RIGHT` or a tuple of the two, lets attention
+/// look back over: LEFT and the query's own. nullopt: all, as with LEFT below 0.
+Result<std::optional<int64_t>> attention_window(const megatron::FieldLookup& lookup);
 
 /// The shape of a GPT model. Names are those of Megatron's args.
 struct GptConfig {
@@ -34,6 +39,17 @@ struct GptConfig {
   std::string transformer_impl = "local";
   std::optional<int64_t> num_experts;  ///< Experts in every layer's MLP; nullopt: dense MLPs.
   int64_t moe_ffn_hidden_size = 0;     ///< ffn_hidden_size of an expert.
+  /// Tokens that attention looks back over, its own among them (window_size); nullopt: all.
+  std::optional<int64_t> attention_window;
+
+  /// The longest sequence that this model is computed for: learned positions end, and libmeg has no
+  /// attention to a window, which is attention to all tokens only while they fit inside it.
+  /// nullopt: any.
+  std::optional<int64_t> most_positions() const;
+
+  /// kInvalidArgument, with the field that limits it, for a sequence of more than most_positions().
+  /// name: what the length is called.
+  Status check_positions(std::string_view name, int64_t length) const;
 
   /// Whether query, key and value have biases: because all linear layers have, or just these.
   bool has_qkv_bias() const { return add_bias_linear || add_qkv_bias; }

@@ -99,7 +99,7 @@ class CheckpointSaver {
   std::optional<int64_t> last_iteration() const { return last_iteration_; }
 
   /// Records that the run starts from the checkpoint of this iteration in --load.
-  void note_loaded(int64_t iteration);
+  void note_loaded(const checkpoint::MegatronCheckpoint& checkpoint, int64_t iteration);
 
   /// Called by all ranks, each of which writes its part: see write_training_file. Waits for an
   /// earlier save in the background.

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "libmeg/checkpoint/dialects/mp_rank/check_architecture.h"
+#include "libmeg/checkpoint/dialects/mp_rank/vocab_size_args.h"
 #include "libmeg/checkpoint/training/read_training_state.h"
 #include "libmeg/checkpoint/training/read_training_tensors.h"
 #include "libmeg/libtorch/tensor_bytes.h"
@@ -122,10 +123,14 @@ double number_of(const megatron::FieldValue& value) {
   return real != nullptr ? *real : 0;
 }
 
+/// 0 for what is no integer.
+int64_t integer_of(const std::optional<megatron::FieldValue>& value) {
+  const int64_t* integer = value.has_value() ? std::get_if<int64_t>(&*value) : nullptr;
+  return integer == nullptr ? 0 : *integer;
+}
+
 int64_t skipped_samples(const checkpoint::TrainingArgs& args) {
-  const std::optional<megatron::FieldValue> value = args.field("skipped_train_samples");
-  const int64_t* samples = value.has_value() ? std::get_if<int64_t>(&*value) : nullptr;
-  return samples == nullptr ? 0 : *samples;
+  return integer_of(args.field("skipped_train_samples"));
 }
 
 // Megatron loads an optimizer only into one with the same parameter groups: torch's load_state_dict
@@ -289,6 +294,14 @@ Result<TrainingProgress> load_checkpoint(const checkpoint::MegatronCheckpoint& c
   // another activation or norm would load without a word.
   MEG_RETURN_IF_ERROR(checkpoint::check_architecture(checkpoint, run));
   tell_other_padding(checkpoint, run, print);
+  const int64_t came_with = integer_of(checkpoint.arg(checkpoint::kTrueVocabSizeArg));
+  const int64_t kept = integer_of(run("padded_vocab_size"));
+  if (came_with > kept && kept > 0) {
+    print(
+        fmt::format("warning: the model came with {} vocabulary rows, of which this run has {}; "
+                    "--make-vocab-size-divisible-by {} keeps all",
+                    came_with, kept, came_with));
+  }
   const checkpoint::TrainingReadOptions reading = {
       .finetune = options.finetune,
       .no_load_optim = options.no_load_optim,

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include "libmeg/checkpoint/dialects/mp_rank/check_architecture.h"
 #include "libmeg/checkpoint/dialects/mp_rank/checkpoint_folder.h"
 #include "libmeg/checkpoint/training/write_training_checkpoint.h"
 #include "libmeg/io/atomic_file.h"
@@ -261,7 +262,9 @@ Status CheckpointSaver::check_folder() const {
       .with_prefix("--save");
 }
 
-void CheckpointSaver::note_loaded(int64_t iteration) {
+void CheckpointSaver::note_loaded(const checkpoint::MegatronCheckpoint& checkpoint,
+                                  int64_t iteration) {
+  checkpoint::keep_unsaid_args(checkpoint, &args_);
   std::error_code ignored;
   if (enabled() && std::filesystem::equivalent(*options_.load, *options_.save, ignored)) {
     last_iteration_ = iteration;

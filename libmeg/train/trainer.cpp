@@ -167,7 +167,7 @@ Status check_combinations(const TrainerOptions& options) {
                       "max_position_embeddings: expected at least the sequence length {}, found {}",
                       options.data.sequence_length, options.config.max_position_embeddings);
   }
-  return {};
+  return options.config.check_positions("seq_length", options.data.sequence_length);
 }
 
 Status check_pipeline(const TrainerOptions& options, const parallel::ParallelState& ranks) {

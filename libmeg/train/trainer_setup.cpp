@@ -164,7 +164,7 @@ Status Trainer::State::load() {
     return load_checkpoint(*checkpoint, options.checkpoints, run, parts(), print_first());
   }));
   report->times({"load-checkpoint"});
-  saver.note_loaded(progress.iteration);
+  saver.note_loaded(*checkpoint, progress.iteration);
   MEG_RETURN_IF_ERROR(count_unsaid_samples());
   tell_other_batches();
   return {};

@@ -29,6 +29,9 @@ void set_derived(checkpoint::TrainingArgs& args, const model::GptConfig& config)
   args.set("position_embedding_type", {config.position_embedding_type});
   args.set("add_position_embedding", {config.position_embedding_type == "learned_absolute"});
   args.set("make_vocab_size_divisible_by", {config.make_vocab_size_divisible_by});
+  if (config.attention_window.has_value()) {
+    args.set("window_size", checkpoint::window_size_arg(*config.attention_window));
+  }
 }
 
 /// A checkpoint has a whole optimizer, also where ranks share it.

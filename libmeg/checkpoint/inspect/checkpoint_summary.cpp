@@ -178,7 +178,7 @@ class Summarizer {
     const auto [index, args] = *summary_.args;
     const PickleGraph& graph = summary_.files[static_cast<size_t>(index)].file->graph();
     const std::optional<PickleId> id = find_arg(graph, args, name);
-    return id.has_value() ? field_value(graph, *id) : std::nullopt;
+    return id.has_value() ? config_field(graph, *id, name) : std::nullopt;
   }
 
   std::optional<int64_t> int_arg_of(std::string_view name) const {

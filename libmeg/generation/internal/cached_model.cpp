@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "libmeg/libtorch/torch_guard.h"
@@ -63,6 +64,9 @@ Result<std::vector<Result<int32_t>>> CachedModel::most_likely(const at::Tensor& 
   return tokens;
 }
 
-int64_t max_positions(const nn::GptModel& model) { return model.config().max_position_embeddings; }
+int64_t max_positions(const nn::GptModel& model) {
+  const int64_t positions = model.config().max_position_embeddings;
+  return std::min(positions, model.config().most_positions().value_or(positions));
+}
 
 }  // namespace meg::generation

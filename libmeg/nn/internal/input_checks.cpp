@@ -116,6 +116,7 @@ Status check_input(const InputRules& rules, const GptInput& input) {
                       "tokens: expected at most max_position_embeddings {} in a sequence, found {}",
                       config.max_position_embeddings, s);
   }
+  MEG_RETURN_IF_ERROR(config.check_positions("tokens", s));
   const auto fits_batch = [&](const at::Tensor& tensor) {
     return tensor.size(0) == b || tensor.size(0) == 1;
   };
@@ -163,12 +164,7 @@ Status check_input(const InputRules& rules, const CachedInput& input, const KvCa
         tokens > 0 && input.tokens.scalar_type() == at::kLong)) {
     return wrong_tensor("tokens", fmt::format("Long [{}]", tokens), input.tokens);
   }
-  if (config.position_embedding_type == "learned_absolute" &&
-      cache.capacity() > config.max_position_embeddings) {
-    return make_error(StatusCode::kInvalidArgument,
-                      "cache: expected a capacity of at most max_position_embeddings {}, found {}",
-                      config.max_position_embeddings, cache.capacity());
-  }
+  MEG_RETURN_IF_ERROR(config.check_positions("cache: capacity", cache.capacity()));
   return check_rows("tokens", input.tokens, config.padded_vocab_size);
 }
 

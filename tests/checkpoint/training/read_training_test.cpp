@@ -331,19 +331,61 @@ TEST_F(Architecture, NoArgumentOfTheModelIsPassedOver) {
 
 TEST_F(Architecture, AListOrAnObjectIsADifference) {
   TrainingState other = test::made_state();
-  other.args.set("window_size", {ArgValue::List{{int64_t{128}}, {int64_t{0}}}});
+  other.args.set("mrope_section", {ArgValue::List{{int64_t{16}}, {int64_t{24}}}});
   other.args.set("softmax_type",
                  {ArgValue::EnumMember{{"megatron.core.enums", "Softmax"}, int64_t{2}}});
   const test::TempFolder folder;
   ASSERT_TRUE(write_training_checkpoint(folder.path(), {&other, 1}).ok());
-  args_.set("window_size", {});
+  args_.set("mrope_section", {});
   args_.set("softmax_type", {std::string("vanilla")});
   const std::string error =
       check_architecture(test::open_or_fail(folder.path()), [&](std::string_view name) {
         return args_.field(name);
       }).message();
-  EXPECT_THAT(error, HasSubstr("window_size: expected None, found [\"128\", \"0\"]"));
+  EXPECT_THAT(error, HasSubstr("mrope_section: expected None, found [\"16\", \"24\"]"));
   EXPECT_THAT(error, HasSubstr("softmax_type: expected \"vanilla\", found "));
+}
+
+TEST_F(Architecture, ARunMustFitInsideTheWindowOfACheckpoint) {
+  TrainingState other = test::made_state();
+  other.args.set("window_size", window_size_arg(8));
+  other.args.set("window_attn_skip_freq", {int64_t{2}});
+  other.args.set("true_vocab_size", {int64_t{20}});
+  const test::TempFolder folder;
+  ASSERT_TRUE(write_training_checkpoint(folder.path(), {&other, 1}).ok());
+  const MegatronCheckpoint checkpoint = test::open_or_fail(folder.path());
+  EXPECT_EQ(checkpoint.config().attention_window, 8);
+  const auto error_at = [&](int64_t length, const ArgValue& window) {
+    TrainingArgs args = other.args;
+    args.set("seq_length", {length});
+    return check_architecture(checkpoint,
+                              [&](std::string_view name) {
+                                if (name != "window_size") return args.field(name);
+                                const auto* words = std::get_if<std::string>(&window.value);
+                                return words == nullptr
+                                           ? std::nullopt
+                                           : std::optional<megatron::FieldValue>(*words);
+                              })
+        .message();
+  };
+  EXPECT_EQ(error_at(8, {}), "");
+  EXPECT_THAT(error_at(9, {}), HasSubstr("seq_length: expected at most 8"));
+  EXPECT_EQ(error_at(9, {std::string("(7, 0)")}), "");
+  EXPECT_THAT(error_at(4, {std::string("3,0")}), HasSubstr("window_size: expected 3, found 7"));
+  TrainingArgs saved = args_;
+  saved.set("padded_vocab_size", {int64_t{24}});
+  saved.set("vocab_size", {int64_t{16}});
+  keep_unsaid_args(checkpoint, &saved);
+  EXPECT_EQ(*saved.find("window_size"), window_size_arg(8));
+  EXPECT_EQ(saved.field("true_vocab_size"), megatron::FieldValue(int64_t{20}));
+  for (const auto& [name, value] :
+       {std::pair("vocab_size", int64_t{21}), std::pair("padded_vocab_size", int64_t{19})}) {
+    TrainingArgs fewer = saved;
+    fewer.set("true_vocab_size", {});
+    fewer.set(name, {value});
+    keep_unsaid_args(checkpoint, &fewer);
+    EXPECT_EQ(fewer.field("true_vocab_size"), megatron::FieldValue());
+  }
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "libmeg/checkpoint/dialects/mp_rank/model_arguments.h"
+#include "libmeg/checkpoint/dialects/mp_rank/vocab_size_args.h"
 
 // Lists every difference, not the first: a wrong shape is most often several wrong flags at once.
 
@@ -75,6 +76,20 @@ class Comparison {
     compare_values("qk_layernorm", run.qk_layernorm, found.qk_layernorm);
     compare_values("untie_embeddings_and_output_weights", run.untie_embeddings_and_output_weights,
                    found.untie_embeddings_and_output_weights);
+    compare_windows(run, found);
+  }
+
+  /// Inside its window attention sees all tokens: such a run need not say that there is one.
+  void compare_windows(const model::GptConfig& run, const model::GptConfig& found) {
+    if (!found.attention_window.has_value() || run.attention_window == found.attention_window) {
+      return;
+    }
+    if (run.attention_window.has_value()) {
+      compare_values("window_size", *run.attention_window - 1, *found.attention_window - 1);
+    } else if (const Status fits = found.check_positions("seq_length", run.seq_length);
+               !fits.ok()) {
+      differences_ += (differences_.empty() ? "" : "; ") + fits.message();
+    }
   }
 
   /// Some true size of the vocabulary pads to this run's size and to the checkpoint's.
@@ -110,6 +125,10 @@ class Comparison {
     // The two forms of GELU are near each other: as in Megatron, a run may continue with the other
     // one (and models with a gate have neither).
     if (dest == "bias_gelu_fusion") return false;
+    // Which layers have the window makes no difference inside it.
+    if (dest == "window_attn_skip_freq" && checkpoint_.config().attention_window.has_value()) {
+      return false;
+    }
     for (const auto& [start, part] : kPartOf) {
       if (!dest.starts_with(start)) continue;
       const megatron::FieldValue found = checkpoint_.arg(part).value_or(megatron::FieldValue());
@@ -142,6 +161,24 @@ class Comparison {
 Status check_architecture(const MegatronCheckpoint& checkpoint, const megatron::FieldLookup& run,
                           std::string_view reason) {
   return Comparison(checkpoint, run, reason).compare();
+}
+
+void keep_unsaid_args(const MegatronCheckpoint& checkpoint, TrainingArgs* args) {
+  const auto size_of = [](const std::optional<megatron::FieldValue>& value) {
+    const int64_t* size = value.has_value() ? std::get_if<int64_t>(&*value) : nullptr;
+    return size == nullptr ? int64_t{0} : *size;
+  };
+  const int64_t tokens = size_of(checkpoint.arg(kTrueVocabSizeArg));
+  const bool has_rows = tokens > 0 && tokens <= size_of(args->field("padded_vocab_size"));
+  if (has_rows && tokens >= size_of(args->field("vocab_size"))) {
+    args->set(kTrueVocabSizeArg, {tokens});
+  }
+  const std::optional<int64_t> window = checkpoint.config().attention_window;
+  if (!window.has_value()) return;
+  args->set("window_size", window_size_arg(*window));
+  if (const auto layers = checkpoint.described_arg("window_attn_skip_freq")) {
+    args->set("window_attn_skip_freq", whole_numbers_arg(*layers));
+  }
 }
 
 }  // namespace meg::checkpoint

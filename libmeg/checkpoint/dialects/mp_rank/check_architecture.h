@@ -4,6 +4,7 @@
 
 #include "libmeg/base/status.h"
 #include "libmeg/checkpoint/dialects/mp_rank/megatron_checkpoint.h"
+#include "libmeg/checkpoint/dialects/mp_rank/training_args.h"
 
 namespace meg::checkpoint {
 
@@ -19,5 +20,10 @@ namespace meg::checkpoint {
 /// reason: precedes the list in the error.
 Status check_architecture(const MegatronCheckpoint& checkpoint, const megatron::FieldLookup& run,
                           std::string_view reason = "not the model of this run");
+
+/// Adds to the args that a run saves what it goes on with from this checkpoint without a flag for
+/// it: the tokens of tables that came without padding rows (true_vocab_size), if the run has
+/// their rows and its tokenizer no more, and the window of attention that it stays inside of.
+void keep_unsaid_args(const MegatronCheckpoint& checkpoint, TrainingArgs* args);
 
 }  // namespace meg::checkpoint

@@ -1,5 +1,6 @@
 #include "libmeg/checkpoint/dialects/mp_rank/training_args.h"
 
+#include <charconv>
 #include <utility>
 
 namespace meg::checkpoint {
@@ -153,6 +154,23 @@ ArgValue arg_value(const megatron::FieldValue& field) {
   ArgValue::List list;
   for (const std::string& word : *words) list.push_back({word});
   return {std::move(list)};
+}
+
+ArgValue whole_numbers_arg(const megatron::FieldValue& field) {
+  ArgValue made = arg_value(field);
+  auto* list = std::get_if<ArgValue::List>(&made.value);
+  if (list == nullptr) return made;
+  for (ArgValue& element : *list) {
+    const std::string word = std::get<std::string>(element.value);
+    int64_t number = 0;
+    std::from_chars(word.data(), word.data() + word.size(), number);
+    element.value = number;
+  }
+  return made;
+}
+
+ArgValue window_size_arg(int64_t attention_window) {
+  return {ArgValue::List{{attention_window - 1}, {int64_t{0}}}};
 }
 
 Result<TrainingArgs> read_training_args(const TorchFile& file, PickleId args) {

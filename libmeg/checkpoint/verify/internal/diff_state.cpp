@@ -111,6 +111,13 @@ void diff_configs(const model::GptConfig& a, const model::GptConfig& b, Checkpoi
            &model::GptConfig::untie_embeddings_and_output_weights);
   texts("position_embedding_type", &model::GptConfig::position_embedding_type);
   texts("normalization", &model::GptConfig::normalization);
+  if (a.attention_window != b.attention_window) {
+    const auto text = [](const std::optional<int64_t>& tokens) {
+      return tokens.has_value() ? fmt::format("{},0", *tokens - 1) : "None";
+    };
+    diff->field_differences.push_back(
+        {"args.window_size", text(a.attention_window), text(b.attention_window)});
+  }
 }
 
 /// Fields of args that change what the model computes. Revisions differ in which they have; what

@@ -59,6 +59,13 @@ megatron::FieldValue arg_field(const PickleGraph& graph, PickleId id) {
   return words;
 }
 
+std::optional<megatron::FieldValue> config_field(const PickleGraph& graph, PickleId id,
+                                                 std::string_view name) {
+  // The one tuple among them. Forks have lists where Megatron has a size (num_experts).
+  if (name == "window_size") return arg_field(graph, id);
+  return field_value(graph, id);
+}
+
 std::optional<PickleId> find_arg(const PickleGraph& graph, PickleId args, std::string_view name) {
   if (graph.node(args).kind == PickleKind::kDict) return graph.find(args, name);
   return graph.attribute(args, name);

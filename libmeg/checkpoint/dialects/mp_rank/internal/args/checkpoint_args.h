@@ -15,6 +15,10 @@ namespace meg::checkpoint {
 /// ("torch.float16"). nullopt for everything else.
 std::optional<megatron::FieldValue> field_value(const PickleGraph& graph, PickleId id);
 
+/// The same for a field of this name that GptConfig::from_fields reads.
+std::optional<megatron::FieldValue> config_field(const PickleGraph& graph, PickleId id,
+                                                 std::string_view name);
+
 /// See MegatronCheckpoint::described_arg.
 megatron::FieldValue arg_field(const PickleGraph& graph, PickleId id);
 

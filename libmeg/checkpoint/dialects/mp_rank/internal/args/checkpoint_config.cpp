@@ -32,7 +32,7 @@ Result<model::GptConfig> read_checkpoint_config(const TorchFile& file,
         }
         if (args.has_value()) {
           const std::optional<PickleId> id = find_arg(graph, *args, name);
-          if (id.has_value()) return field_value(graph, *id);
+          if (id.has_value()) return config_field(graph, *id, name);
         }
         return fallback ? fallback(name) : std::nullopt;
       });

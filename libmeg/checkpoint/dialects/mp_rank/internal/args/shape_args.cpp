@@ -1,5 +1,6 @@
 #include "libmeg/checkpoint/dialects/mp_rank/internal/args/shape_args.h"
 
+#include <algorithm>
 #include <string>
 
 #include "libmeg/checkpoint/dialects/mp_rank/rank_tree.h"
@@ -22,8 +23,13 @@ void set_shape_args(const model::GptConfig& model, TrainingArgs* args) {
   set("num_query_groups", model.num_query_groups);
   set("max_position_embeddings", model.max_position_embeddings);
   // Megatron asserts that max_position_embeddings is no less than the sequence length.
-  set("seq_length", model.max_position_embeddings);
-  set("encoder_seq_length", model.max_position_embeddings);
+  const int64_t positions = model.max_position_embeddings;
+  const int64_t length = std::min(positions, model.most_positions().value_or(positions));
+  set("seq_length", length);
+  set("encoder_seq_length", length);
+  if (model.attention_window.has_value()) {
+    args->set("window_size", window_size_arg(*model.attention_window));
+  }
   set("padded_vocab_size", model.padded_vocab_size);
   set("make_vocab_size_divisible_by", model.make_vocab_size_divisible_by);
   set("add_position_embedding", model.position_embedding_type == "learned_absolute");
