@@ -129,6 +129,87 @@ TEST(HuggingFaceConfig, MissingKeysMeanWhatTransformersTakes) {
             megatron::FieldValue(true));
 }
 
+TEST(HuggingFaceConfig, EachClassHasItsOwnDefaults) {
+  Keys mixtral = other("mixtral", "MixtralForCausalLM");
+  mixtral["num_local_experts"] = "4";
+  for (const char* key : {"rms_norm_eps", "rope_theta", "num_key_value_heads"}) mixtral.erase(key);
+  mixtral["num_attention_heads"] = "8";
+  const auto config = read(mixtral);
+  ASSERT_TRUE(config.has_value()) << config.error().message();
+  EXPECT_EQ(config->field("norm_epsilon"), megatron::FieldValue(1e-5));
+  EXPECT_EQ(config->field("rotary_base"), megatron::FieldValue(int64_t{1000000}));
+  EXPECT_EQ(config->field("num_query_groups"), megatron::FieldValue(int64_t{8}));
+  EXPECT_EQ(config->field("moe_router_topk"), megatron::FieldValue(int64_t{2}));
+  EXPECT_EQ(config->field("window_size"), std::nullopt);
+  const auto scaled = read(with(mixtral, "rope_scaling", R"({"type":"linear","factor":2})"));
+  EXPECT_EQ(scaled->field("rotary_base"), megatron::FieldValue(int64_t{1000000}));
+  Keys qwen2 = other("qwen2", "Qwen2ForCausalLM");
+  qwen2["num_key_value_heads"] = "null";
+  EXPECT_EQ(model::GptConfig::from_fields(lookup(*read(qwen2)))->num_query_groups, 4);
+}
+
+TEST(HuggingFaceConfig, AWindowOfAttentionLimitsPositions) {
+  const Keys mistral = without(other("mistral", "MistralForCausalLM"), "sliding_window");
+  const Keys qwen2 = with(other("qwen2", "Qwen2ForCausalLM"), "use_sliding_window", "true");
+  const std::tuple<Keys, int64_t, std::string> cases[] = {
+      {mistral, 4096, "mistral"},
+      {with(mistral, "sliding_window", "16"), 16, "mistral"},
+      {with(with(qwen2, "sliding_window", "8"), "max_window_layers", "0"), 8, "qwen2"},
+      {with(with(qwen2, "sliding_window", "8"), "max_window_layers", "2"), 8, "qwen2"}};
+  for (const auto& [keys, tokens, written_type] : cases) {
+    const auto config = read(keys);
+    ASSERT_TRUE(config.has_value()) << config.error().message();
+    auto model = model::GptConfig::from_fields(lookup(*config));
+    ASSERT_TRUE(model.has_value()) << model.error().message();
+    EXPECT_EQ(model->attention_window, tokens);
+    EXPECT_EQ(model->most_positions(), tokens);
+    EXPECT_EQ(model->max_position_embeddings, 8192);
+    EXPECT_TRUE(model->check_positions("seq_length", tokens).ok());
+    EXPECT_THAT(model->check_positions("seq_length", tokens + 1).message(), HasSubstr("window"));
+    model->padded_vocab_size = config->vocab_size;
+    const auto text = write_huggingface_config(*model, lookup(*config), DType::kFloat32, {});
+    ASSERT_TRUE(text.has_value()) << text.error().message();
+    EXPECT_EQ(text->architecture.model_type, written_type);
+    const auto again = read_huggingface_config(text->json, "written");
+    ASSERT_TRUE(again.has_value()) << again.error().message() << text->json;
+    for (const char* name : {"window_size", "window_attn_skip_freq"}) {
+      EXPECT_EQ(again->field(name), config->field(name)) << text->json;
+    }
+  }
+  // No layer is beyond the 28 that have none, and a window that is not used is none.
+  EXPECT_EQ(read(qwen2)->field("window_size"), std::nullopt);
+  EXPECT_EQ(read(with(qwen2, "use_sliding_window", "false"))->field("window_size"), std::nullopt);
+}
+
+TEST(HuggingFaceConfig, KeepsKeysThatNoNumberDependsOn) {
+  const std::string json =
+      R"({"model_type":"llama","hidden_size":64,"bos_token_id":1,"eos_token_id":[2,7],)"
+      R"("pad_token_id":null,"use_cache":true,"torch_dtype":"float16","is_causal":true})";
+  const auto kept = kept_keys(json, "config.json");
+  ASSERT_TRUE(kept.has_value()) << kept.error().message();
+  const KeptKeys expected = {{"bos_token_id", "1"},
+                             {"eos_token_id", "[2,7]"},
+                             {"model_type", "\"llama\""},
+                             {"pad_token_id", "null"},
+                             {"use_cache", "true"}};
+  EXPECT_EQ(*kept, expected);
+  const auto config = read(llama());
+  auto model = model::GptConfig::from_fields(lookup(*config));
+  model->padded_vocab_size = config->vocab_size;
+  const auto text = write_huggingface_config(*model, lookup(*config), DType::kFloat32, *kept);
+  ASSERT_TRUE(text.has_value()) << text.error().message();
+  EXPECT_THAT(text->json, HasSubstr(R"("eos_token_id": [2,7])"));
+  EXPECT_THAT(text->json, Not(HasSubstr("compression_config")));
+  EXPECT_THAT(text->json, Not(HasSubstr("quantization_config")));
+  // Of classes that compute the same the one that it came as.
+  const auto same = write_huggingface_config(*model, lookup(*config), DType::kFloat32,
+                                             {{"model_type", R"("mistral")"}});
+  EXPECT_EQ(same->architecture.model_type, "mistral");
+  const auto other_model = write_huggingface_config(*model, lookup(*config), DType::kFloat32,
+                                                    {{"model_type", R"("qwen2")"}});
+  EXPECT_EQ(other_model->architecture.model_type, "llama");
+}
+
 TEST(HuggingFaceConfig, BothSpellingsOfRotaryScalingMeanTheSame) {
   const std::string numbers = R"("factor":32.0,"low_freq_factor":1.0,"high_freq_factor":4.0,)"
                               R"("original_max_position_embeddings":8192)";
@@ -173,12 +254,41 @@ TEST(HuggingFaceConfig, RefusesByNameWhatMegatronWouldComputeOtherwise) {
        "rope_scaling", "original_max_position_embeddings: expected 8192, found 4096"},
       {with(llama(), "rope_scaling", R"({"type":"linear","factor":1.5})"), "rope_scaling",
        "expected an integer, found 1.5"},
-      {with(mistral, "sliding_window", "4096"), "sliding_window",
-       "at least max_position_embeddings"},
-      {without(mistral, "sliding_window"), "sliding_window", "found none, which means 4096"},
-      {with(qwen2, "use_sliding_window", "true"), "use_sliding_window", "expected False"},
-      {with(qwen2, "layer_types", R"(["full_attention","sliding_attention"])"), "layer_types",
-       "found \"sliding_attention\""},
+      {with(mistral, "sliding_window", "0"), "sliding_window", "a number of tokens, found 0"},
+      {with(llama(), "sliding_window", "4096"), "sliding_window",
+       "at least max_position_embeddings 8192 for LlamaForCausalLM, found 4096"},
+      {with(with(other("mixtral", "MixtralForCausalLM"), "sliding_window", "64"), "layer_types",
+            R"(["full_attention","sliding_attention","full_attention","full_attention"])"),
+       "layer_types", "expected sliding_attention, found \"full_attention\""},
+      {with(qwen2, "layer_types",
+            R"(["full_attention","sliding_attention","full_attention","full_attention"])"),
+       "layer_types", "found \"sliding_attention\""},
+      {with(qwen2, "layer_types", R"(["full_attention"])"), "layer_types", "a list of 4 layers"},
+      {with(qwen2, "layer_types", R"(["chunked_attention"])"), "layer_types", "chunked_attention"},
+      {with(mistral, "layer_types", "null"), "layer_types",
+       "expected none for MistralForCausalLM, found null"},
+      {with(llama(), "is_causal", "false"), "is_causal", "expected True, found false"},
+      {with(gpt2(), "is_causal", "null"), "is_causal", "expected True, found null"},
+      {with(llama(), "attention_chunk_size", "16"), "attention_chunk_size", "found 16"},
+      {with(llama(), "per_layer_config", R"({"0":{"num_attention_heads":2}})"), "per_layer_config",
+       "an object"},
+      {with(llama(), "kv_sharing_modes", R"(["reuse"])"), "kv_sharing_modes", "a list"},
+      {with(llama(), "transformers_weights", R"("other.safetensors")"), "transformers_weights",
+       "other.safetensors"},
+      {with(llama(), "text_config", R"({"hidden_size":8})"), "text_config", "an object"},
+      {with(llama(), "tie_word_embeddings", "null"), "tie_word_embeddings", "found null"},
+      {with(llama(), "rms_norm_eps", "null"), "rms_norm_eps", "found null"},
+      {with(other("qwen2_moe", "Qwen2MoeForCausalLM"), "head_dim", "null"), "head_dim",
+       "found null"},
+      {with(llama(), "rope_parameters", R"({"full_attention":{"rope_theta":7.0}})"),
+       "rope_parameters", "full_attention\": expected a value, found an object"},
+      {with(llama(), "rope_scaling", R"({"rope_type":null,"type":"linear","factor":2})"),
+       "rope_scaling", "rope_type\": expected a value, found null"},
+      {with(with(llama(), "original_max_position_embeddings", "4096"), "rope_scaling",
+            R"({"rope_type":"llama3","factor":8,"low_freq_factor":1,"high_freq_factor":4,)"
+            R"("original_max_position_embeddings":8192})"),
+       "rope_scaling", "expected 8192 beside it, found 4096"},
+      {with(gpt2(), "hidden_size", "null"), "hidden_size", "found null"},
       {with(gpt2(), "activation_function", R"("relu")"), "activation_function", "found \"relu\""},
       {with(gpt2(), "scale_attn_by_inverse_layer_idx", "true"), "scale_attn_by_inverse_layer_idx",
        "expected False"},
@@ -206,6 +316,8 @@ TEST(HuggingFaceConfig, RefusesDamage) {
       {text_of(with(llama(), "hidden_size", "99999999999")), "expected a size from 1 to"},
       {text_of(with(llama(), "rms_norm_eps", "\"x\"")), "rms_norm_eps: expected a number"},
       {text_of(with(llama(), "rope_theta", "0")), "rope_theta: expected a number above 0"},
+      {text_of(with(llama(), "rope_theta", "null")), "rope_theta: expected a number above 0"},
+      {text_of(with(gpt2(), "hidden_size", "128")), "hidden_size: expected 64 as in n_embd"},
       {text_of(with(llama(), "rope_parameters", R"({"rope_theta":7.0})")),
        "rope_parameters: expected the same as in rope_theta"},
       {text_of(with(llama(), "rope_scaling", R"({"type":"linear"})")),
@@ -224,6 +336,20 @@ TEST(HuggingFaceConfig, NamesKeysThatItDoesNotRead) {
   ASSERT_TRUE(config.has_value()) << config.error().message();
   ASSERT_EQ(config->notes.size(), 1);
   EXPECT_THAT(config->notes[0], HasSubstr("\"unsloth_fixed\""));
+}
+
+TEST(HuggingFaceConfig, SaysThatCodeOfTheFolderIsNotRun) {
+  const auto config = read(with(llama(), "auto_map", R"({"AutoModelForCausalLM":"my.Model"})"));
+  ASSERT_TRUE(config.has_value()) << config.error().message();
+  ASSERT_EQ(config->notes.size(), 1);
+  EXPECT_THAT(config->notes[0], HasSubstr("auto_map names Python code"));
+}
+
+TEST(HuggingFaceConfig, SaysThatTwoDropoutsBecomeOne) {
+  const auto config = read(with(gpt2(), "embd_pdrop", "0.0"));
+  ASSERT_TRUE(config.has_value()) << config.error().message();
+  ASSERT_EQ(config->notes.size(), 1);
+  EXPECT_THAT(config->notes[0], HasSubstr("embd_pdrop 0"));
 }
 
 TEST(HuggingFaceConfig, WhatIsWrittenIsReadBackAsTheSameArgs) {
@@ -247,7 +373,7 @@ TEST(HuggingFaceConfig, WhatIsWrittenIsReadBackAsTheSameArgs) {
     ASSERT_TRUE(first.has_value()) << first.error().message();
     auto model = model::GptConfig::from_fields(lookup(*first));
     model->padded_vocab_size = first->vocab_size;
-    const auto text = write_huggingface_config(*model, lookup(*first), DType::kBFloat16);
+    const auto text = write_huggingface_config(*model, lookup(*first), DType::kBFloat16, {});
     ASSERT_TRUE(text.has_value()) << text.error().message();
     EXPECT_EQ(text->architecture.model_type, written_type);
     EXPECT_THAT(text->json, HasSubstr(R"("torch_dtype": "bfloat16")"));
@@ -280,7 +406,7 @@ TEST(HuggingFaceConfig, NamesTheArgThatTransformersCannotDo) {
     };
     const auto model = model::GptConfig::from_fields(changed);
     ASSERT_TRUE(model.has_value()) << model.error().message();
-    const auto text = write_huggingface_config(*model, changed, DType::kFloat32);
+    const auto text = write_huggingface_config(*model, changed, DType::kFloat32, {});
     ASSERT_FALSE(text.has_value()) << name;
     EXPECT_EQ(text.error().code(), StatusCode::kUnsupported);
     EXPECT_THAT(text.error().message(), HasSubstr(message));

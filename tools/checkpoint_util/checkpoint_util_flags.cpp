@@ -48,6 +48,9 @@ void declare_target(Flags& flags, CheckpointUtilArguments& arguments) {
       .range(1, kMaxRows);
   flags.value("--vocab-file", &arguments.vocab_file, "FILE",
               "vocab.json whose size is used as --true-vocab-size");
+  flags.toggle("--tokenizer-vocab-size", &arguments.tokenizer_vocab_size,
+               "with --target-format huggingface: leave out rows that the tokenizer has no token "
+               "for, also of a model that came from Hugging Face with them");
   flags
       .value("--target-names", &arguments.target_names, "NAMES",
              "parameter names to save (default: the source's)")
@@ -184,6 +187,12 @@ Status check_format(const CheckpointUtilArguments& arguments) {
                         "{}, whose files' sizes follow from the layout",
                         arguments.target_format);
     }
+  }
+  const bool has_size = arguments.true_vocab_size.has_value() || !arguments.vocab_file.empty();
+  if (arguments.tokenizer_vocab_size && (!is_huggingface || has_size)) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "--tokenizer-vocab-size: expected only with --target-format huggingface and "
+                      "without --true-vocab-size and --vocab-file");
   }
   if (is_huggingface) return check_huggingface(arguments);
   return arguments.target_format == "torch_dist" ? check_torch_dist(arguments) : Status();

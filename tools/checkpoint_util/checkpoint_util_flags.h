@@ -25,6 +25,7 @@ struct CheckpointUtilArguments {
   std::optional<int64_t> target_expert_size, target_expert_tensor_size;
   std::optional<int64_t> true_vocab_size;
   std::string vocab_file;
+  bool tokenizer_vocab_size = false;
   std::optional<std::string> given_format;  ///< --target-format
   std::string target_format =
       "torch";  ///< What is written: "torch", "torch_dist" or "huggingface".

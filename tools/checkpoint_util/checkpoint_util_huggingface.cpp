@@ -4,6 +4,8 @@
 
 #include "libmeg/base/stopwatch.h"
 #include "libmeg/checkpoint/convert/export_huggingface.h"
+#include "libmeg/megatron/field_reader.h"
+#include "libmeg/tokenizer/open_tokenizer.h"
 #include "tools/checkpoint_util/checkpoint_util_report.h"
 #include "tools/common/byte_size.h"
 #include "tools/common/interruption.h"
@@ -29,6 +31,20 @@ void print_plan(const checkpoint::MegatronCheckpoint& checkpoint,
   for (const std::string& text : plan.notes) print("note: " + text);
 }
 
+/// The special tokens of the tokenizer that the checkpoint's args name, where its files are here.
+checkpoint::TokenIds token_ids(const checkpoint::MegatronCheckpoint& checkpoint) {
+  const megatron::FieldLookup fields = [&](std::string_view name) {
+    return checkpoint.described_arg(name);
+  };
+  megatron::FieldReader args(fields);
+  tokenizer::TokenizerOptions options;
+  options.take_fields(args);
+  if (!args.status().ok() || !tokenizer::names_tokenizer(options)) return {};
+  const auto opened = tokenizer::open_tokenizer(options);
+  if (!opened.has_value()) return {};
+  return {.bos = (*opened)->bos(), .eos = (*opened)->eod(), .pad = (*opened)->pad()};
+}
+
 }  // namespace
 
 Status check_loader(const CheckpointUtilArguments& arguments,
@@ -50,6 +66,8 @@ Status export_huggingface(const CheckpointUtilArguments& arguments,
     MEG_ASSIGN_OR_RETURN(const int64_t shard_bytes, parse_byte_size(*arguments.max_shard_size));
     options.max_shard_bytes = static_cast<uint64_t>(shard_bytes);
   }
+  options.tokenizer_vocab_size = arguments.tokenizer_vocab_size;
+  options.token_ids = token_ids(checkpoint);
   options.params_dtype = params_dtype(arguments);
   MEG_ASSIGN_OR_RETURN(const checkpoint::ExportPlan plan,
                        checkpoint::plan_export(checkpoint, options));

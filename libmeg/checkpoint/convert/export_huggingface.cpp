@@ -23,6 +23,7 @@
 #include "libmeg/checkpoint/state/transposed_source.h"
 #include "libmeg/io/atomic_file.h"
 #include "libmeg/io/atomic_folder.h"
+#include "libmeg/io/mapped_file.h"
 #include "libmeg/megatron/argument_values.h"
 
 namespace meg::checkpoint {
@@ -33,7 +34,6 @@ namespace fs = std::filesystem;
 using Source = std::shared_ptr<const TensorSource>;
 
 constexpr std::string_view kWordEmbeddings = "embedding.word_embeddings.weight";
-constexpr const char* kConfigName = "config.json";
 constexpr const char* kIndexName = "model.safetensors.index.json";
 
 /// Args of experts that correspond to keys of config.json, or that only determine how experts are
@@ -61,7 +61,7 @@ Status check_args(const MegatronCheckpoint& checkpoint) {
     // What this library reads is judged by the writer of config.json and passes here, as it is
     // compared with itself; any other arg must have Megatron's default.
     const bool is_read = row == nullptr || !row->help.empty() || is_written_of_experts(name);
-    return is_read ? checkpoint.arg(name) : defaults.field(name);
+    return is_read ? checkpoint.described_arg(name) : defaults.field(name);
   };
   return check_architecture(checkpoint, run, "no model of Hugging Face");
 }
@@ -84,11 +84,12 @@ class ExportPlanner {
     MEG_RETURN_IF_ERROR(check_tied_copy(checkpoint_));
     MEG_RETURN_IF_ERROR(choose_vocab_rows());
     const megatron::FieldLookup args = [this](std::string_view name) {
-      return checkpoint_.arg(name);
+      return checkpoint_.described_arg(name);
     };
     const DType dtype = target_dtype(*parameters_.at(std::string(kWordEmbeddings)));
+    MEG_ASSIGN_OR_RETURN(const KeptKeys kept, kept_keys_of_source());
     MEG_ASSIGN_OR_RETURN(const HuggingFaceConfigText config,
-                         write_huggingface_config(model_, args, dtype));
+                         write_huggingface_config(model_, args, dtype, kept));
     plan_.config_json = config.json;
     plan_.class_name = config.architecture.class_name;
     MEG_ASSIGN_OR_RETURN(
@@ -107,11 +108,26 @@ class ExportPlanner {
                         checkpoint_.folder().folder, kWordEmbeddings);
     }
     plan_.source_vocab_rows = embedding->second->shape[0];
+    const std::optional<int64_t> tokenizer = tokenizer_size_of_args(checkpoint_);
     std::optional<int64_t> vocab_size = options_.true_vocab_size;
+    if (!vocab_size.has_value() && options_.tokenizer_vocab_size) {
+      if (!tokenizer.has_value()) {
+        return make_error(StatusCode::kInvalidArgument,
+                          "{}: args: expected vocab_size, the tokenizer's, found none",
+                          checkpoint_.folder().folder);
+      }
+      vocab_size = tokenizer;
+    }
     if (vocab_size.has_value()) {
       MEG_RETURN_IF_ERROR(check_true_vocab_size(checkpoint_, *vocab_size, plan_.source_vocab_rows));
     } else {
       vocab_size = unpadded_vocab_size(checkpoint_, plan_.source_vocab_rows);
+      if (vocab_size.has_value() && tokenizer.has_value() && *vocab_size > *tokenizer) {
+        plan_.notes.push_back(fmt::format(
+            "the base model's {} vocabulary rows are kept, though the tokenizer has {} tokens; "
+            "--tokenizer-vocab-size leaves out the others",
+            *vocab_size, *tokenizer));
+      }
     }
     plan_.target_vocab_rows = vocab_size.value_or(plan_.source_vocab_rows);
     // Written without padding: transformers' vocab_size is the number of rows.
@@ -121,6 +137,28 @@ class ExportPlanner {
           "the vocabulary's padding rows are exported; --true-vocab-size leaves them out");
     }
     return Status();
+  }
+
+  /// Of the config.json that the model came with, or of its tokenizer.
+  Result<KeptKeys> kept_keys_of_source() {
+    if (const auto path = source_config_path(checkpoint_.folder())) {
+      MEG_ASSIGN_OR_RETURN(const io::MappedFile file, io::MappedFile::open(*path));
+      return kept_keys(file.text(), *path);
+    }
+    KeptKeys kept;
+    const auto add = [&kept](const char* key, const std::optional<int64_t>& id) {
+      kept[key] = id.has_value() ? std::to_string(*id) : "null";
+    };
+    // Written where they are not known, too: transformers' defaults are ids of other tokenizers.
+    add("bos_token_id", options_.token_ids.bos);
+    add("eos_token_id", options_.token_ids.eos);
+    add("pad_token_id", options_.token_ids.pad);
+    if (!options_.token_ids.eos.has_value()) {
+      plan_.notes.emplace_back(
+          "config.json: eos_token_id null: no tokenizer says which token ends a text, so that "
+          "generation with transformers does not stop at one");
+    }
+    return kept;
   }
 
   DType target_dtype(const LogicalParameter& parameter) const {

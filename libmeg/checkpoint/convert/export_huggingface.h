@@ -11,10 +11,19 @@
 
 namespace meg::checkpoint {
 
+/// Ids of special tokens of a tokenizer.
+struct TokenIds {
+  std::optional<int64_t> bos, eos, pad;
+};
+
 struct ExportOptions {
   /// Tokens of the unpadded vocabulary; nullopt: as args state it (unpadded_vocab_size()), and if
   /// they do not, the tables keep their padding rows.
   std::optional<int64_t> true_vocab_size;
+  /// Whether the vocabulary is the tokenizer's (vocab_size in args) also where the model came from
+  /// Hugging Face with more rows (true_vocab_size).
+  bool tokenizer_vocab_size = false;
+  TokenIds token_ids;                 ///< For models that did not come with a config.json.
   std::optional<DType> params_dtype;  ///< Dtype of the weights; nullopt: the source's.
   uint64_t max_shard_bytes = 5'000'000'000;
 };

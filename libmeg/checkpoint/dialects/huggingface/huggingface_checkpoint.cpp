@@ -11,8 +11,10 @@
 #include "libmeg/checkpoint/container/torch_file/tensor_view.h"
 #include "libmeg/checkpoint/dialects/huggingface/internal/huggingface_weights.h"
 #include "libmeg/checkpoint/dialects/huggingface/internal/row_runs.h"
+#include "libmeg/checkpoint/dialects/huggingface/tokenizer_files.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/folder_entries.h"
 #include "libmeg/checkpoint/state/concatenated_source.h"
+#include "libmeg/checkpoint/state/converted_source.h"
 #include "libmeg/checkpoint/state/same_bytes.h"
 #include "libmeg/checkpoint/state/transposed_source.h"
 #include "libmeg/io/mapped_file.h"
@@ -21,7 +23,6 @@
 namespace meg::checkpoint {
 namespace {
 
-constexpr const char* kConfigName = "config.json";
 constexpr size_t kMaxConfigBytes = size_t{1} << 20;
 constexpr std::string_view kGpt2Prefix = "transformer.";
 constexpr std::string_view kHead = "lm_head.weight";
@@ -75,7 +76,9 @@ class CheckpointOpener {
       i = end;
     }
     MEG_RETURN_IF_ERROR(check_others());
+    unify_layers();
     made_.notes = made_.config.notes;
+    choose_dtype();
     return std::move(made_);
   }
 
@@ -157,15 +160,37 @@ class CheckpointOpener {
 
   Status check_dtype(const std::string& name, const HuggingFaceWeight& weight) {
     const DType dtype = weight.source->dtype();
-    // The first tensor's type is that of all: Megatron's args have one for the model.
-    if (made_.parameters.empty() && !has_dtype_) made_.dtype = dtype;
-    has_dtype_ = true;
+    elements_[dtype] += weight.source->elements();
     const bool is_float =
         dtype == DType::kFloat32 || dtype == DType::kFloat16 || dtype == DType::kBFloat16;
-    if (is_float && dtype == made_.dtype) return Status();
+    if (is_float) return Status();
     return make_error(StatusCode::kUnsupported, "{}: {}: expected type {}, found {}", weight.file,
-                      name, is_float ? dtype_name(made_.dtype) : "float32, float16 or bfloat16",
-                      dtype_name(dtype));
+                      name, "float32, float16 or bfloat16", dtype_name(dtype));
+  }
+
+  /// Megatron's args have one type for the model: that of most elements.
+  void choose_dtype() {
+    int64_t most = 0;
+    std::string types;
+    for (const auto& [dtype, count] : elements_) {
+      if (count > most) made_.dtype = dtype;
+      most = std::max(most, count);
+      types += fmt::format("{}{} {}", types.empty() ? "" : ", ", count, dtype_name(dtype));
+    }
+    if (elements_.size() > 1) {
+      made_.notes.push_back(fmt::format(
+          "{}: elements of several types ({}): each tensor keeps its own unless all are "
+          "converted (--target-params-dtype)",
+          made_.folder, types));
+    }
+    const std::string& named = made_.config.dtype;
+    if (!named.empty() && named != dtype_name(made_.dtype)) {
+      made_.notes.push_back(fmt::format(
+          "{}: dtype {}, but the tensors are {}: read as they are, without the conversion that "
+          "transformers makes",
+          join_path(made_.folder, kConfigName), text::printable(named, 40),
+          dtype_name(made_.dtype)));
+    }
   }
 
   /// tensors: all that hold a part of one parameter.
@@ -179,10 +204,39 @@ class CheckpointOpener {
         by_row[run.parameter_row] = part_of(source, run.tensor_row * row, run.rows * row);
       }
     }
+    // A parameter has one type: parts of several become float32, which holds them all exactly.
+    const DType first = by_row.begin()->second->dtype();
+    const bool is_mixed = std::ranges::any_of(
+        by_row, [first](const auto& part) { return part.second->dtype() != first; });
     std::vector<std::shared_ptr<const TensorSource>> parts;
-    for (auto& [row, part] : by_row) parts.push_back(std::move(part));
+    for (auto& [row, part] : by_row) {
+      parts.push_back(is_mixed ? converted(std::move(part), DType::kFloat32) : std::move(part));
+    }
     made_.parameters.push_back({tensors[0].parameter, concatenated(std::move(parts))});
     return Status();
+  }
+
+  /// A parameter has the same type in all layers: some formats stack them. Of several float32,
+  /// which holds them all exactly.
+  void unify_layers() {
+    if (elements_.size() < 2) return;
+    const auto kind_of = [](const std::string& name) {
+      std::string kind;
+      for (const char c : name) {
+        const bool is_of_number = c >= '0' && c <= '9' && kind.ends_with('.');
+        if (!is_of_number) kind += c;
+      }
+      return kind;
+    };
+    std::map<std::string, std::set<DType>> types;
+    for (const HuggingFaceParameter& parameter : made_.parameters) {
+      types[kind_of(parameter.name)].insert(parameter.source->dtype());
+    }
+    for (HuggingFaceParameter& parameter : made_.parameters) {
+      const bool is_other = parameter.source->dtype() != DType::kFloat32;
+      if (types.at(kind_of(parameter.name)).size() == 1 || !is_other) continue;
+      parameter.source = converted(std::move(parameter.source), DType::kFloat32);
+    }
   }
 
   Status check_others() const {
@@ -196,8 +250,8 @@ class CheckpointOpener {
   }
 
   HuggingFaceCheckpoint made_;
-  HuggingFaceWeights weights_;  ///< Those not taken yet.
-  bool has_dtype_ = false;
+  HuggingFaceWeights weights_;         ///< Those not taken yet.
+  std::map<DType, int64_t> elements_;  ///< Of each type.
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -33,6 +34,7 @@ struct HuggingFaceConfig {
   /// the modules read.
   std::vector<std::pair<std::string, megatron::FieldValue>> fields;
   int64_t vocab_size = 0;
+  std::string dtype;               ///< "bfloat16"; empty where config.json does not say it.
   std::vector<std::string> notes;  ///< One line each: keys that were not read.
 
   /// nullopt where there is none of this name.
@@ -41,7 +43,7 @@ struct HuggingFaceConfig {
 
 /// Reads config.json in transformers 4's spelling (rope_theta, rope_scaling) and 5's
 /// (rope_parameters). kUnsupported, by the key's name, for architectures and values that would make
-/// another model than Megatron's (sliding windows, kinds of rotary scaling, biases ...);
+/// another model than Megatron's (other masks, kinds of rotary scaling, biases ...);
 /// kCorruption where it is damaged. `name`, a path, starts errors.
 /// Mirrors transformers' configuration classes, their defaults among it.
 Result<HuggingFaceConfig> read_huggingface_config(std::string_view json, const std::string& name);
@@ -49,16 +51,25 @@ Result<HuggingFaceConfig> read_huggingface_config(std::string_view json, const s
 /// The inner size of each layer's shared expert by Megatron's args; 0 where there is none.
 int64_t shared_expert_size(const megatron::FieldLookup& args);
 
-/// The text of a config.json, in both spellings, for a model of this shape; args: Megatron's, for
-/// what config does not hold. config.padded_vocab_size: rows of the written tables. kUnsupported,
-/// with the field's name, where no architecture of transformers' computes the same.
+/// Keys of config.json that no number of the model depends on, each with its value as JSON.
+using KeptKeys = std::map<std::string, std::string>;
+
+/// Those of a config.json that a model written again keeps: ids of tokens, what tokenizers go by
+/// (model_type, transformers_version), and whatever else programs find there. Errors as of
+/// read_huggingface_config.
+Result<KeptKeys> kept_keys(std::string_view json, const std::string& name);
+
 struct HuggingFaceConfigText {
   HuggingFaceArchitecture architecture;
   std::string json;
 };
 
+/// The text of a config.json, in both spellings, for a model of this shape; args: Megatron's, for
+/// what config does not hold. config.padded_vocab_size: rows of the written tables. If several
+/// architectures compute this model, that of model_type in `kept` is written. kUnsupported,
+/// with the field's name, where no architecture of transformers' computes the same.
 Result<HuggingFaceConfigText> write_huggingface_config(const model::GptConfig& config,
                                                        const megatron::FieldLookup& args,
-                                                       DType dtype);
+                                                       DType dtype, const KeptKeys& kept);
 
 }  // namespace meg::checkpoint

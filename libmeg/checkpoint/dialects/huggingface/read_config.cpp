@@ -5,6 +5,7 @@
 
 #include "libmeg/checkpoint/container/json/json_object.h"
 #include "libmeg/checkpoint/dialects/huggingface/huggingface_config.h"
+#include "libmeg/checkpoint/dialects/huggingface/internal/attention_window.h"
 #include "libmeg/checkpoint/dialects/huggingface/internal/config_rows.h"
 #include "libmeg/checkpoint/dialects/huggingface/internal/rotary_scaling.h"
 
@@ -35,10 +36,17 @@ std::optional<megatron::FieldValue> field_of(const element& value) {
   }
 }
 
+/// Whether a list or an object has no members.
+bool is_empty(const element& value) {
+  simdjson::dom::array list;
+  object members;
+  return (value.get(list) == simdjson::SUCCESS && list.size() == 0) ||
+         (value.get(members) == simdjson::SUCCESS && members.size() == 0);
+}
+
 /// Reads config.json by tables (config_rows.cpp): keys that become Megatron's fields, keys that
 /// must have one value, and fields that the architecture decides. Keys that none of them knows are
-/// named in a note: transformers' class ignores them too, so they change nothing of what it
-/// computes.
+/// named in a note: no code of transformers that computes such a model reads them.
 class ConfigReader {
  public:
   ConfigReader(const object& root, const std::string& name) : root_(root), name_(name) {}
@@ -56,8 +64,9 @@ class ConfigReader {
       if (!is_decided_for(decided, config_.architecture.bit)) continue;
       set(decided.field, is_mine(decided.architectures) ? decided.value : decided.otherwise);
     }
+    read_dtype();
     MEG_RETURN_IF_ERROR(read_tied());
-    MEG_RETURN_IF_ERROR(is_mine(kGpt2) ? read_activation() : read_rotary());
+    MEG_RETURN_IF_ERROR(is_mine(kGpt2) ? read_gpt2() : read_rotary());
     MEG_RETURN_IF_ERROR(read_windows());
     if (is_mine(kExpertArchitectures)) MEG_RETURN_IF_ERROR(read_experts());
     note_other_keys();
@@ -88,12 +97,20 @@ class ConfigReader {
     return make_error(StatusCode::kCorruption, "{}: expected {}, found none", name_, key);
   }
 
+  /// What the class takes for a missing key; None where it has no default.
+  megatron::FieldValue default_value(std::string_view key) const;
+  /// nullopt: the default of default_of() counts. Null only where that is a value of the key.
+  Result<std::optional<element>> find_or_default(std::string_view key, std::string_view expected);
+  Result<std::optional<element>> find_row(const ConfigRow& row, std::string_view expected);
+  Status read_flag(std::string_view key, bool* value);
+
   Status read_architecture();
   Status check_class(const element& classes) const;
   Status check_fixed_keys();
   Status read_row(const ConfigRow& row);
+  void read_dtype();
   Status read_tied();
-  Status read_activation();
+  Status read_gpt2();
   Status read_rotary();
   Status read_windows();
   Status read_experts();
@@ -134,8 +151,12 @@ Status ConfigReader::check_class(const element& classes) const {
 Status ConfigReader::check_fixed_keys() {
   for (const FixedKey& fixed : fixed_keys()) {
     if (!is_mine(fixed.architectures)) continue;
-    const std::optional<element> found = find(fixed.key);
+    MEG_ASSIGN_OR_RETURN(const std::optional<element> found,
+                         find_or_default(fixed.key, megatron::field_text(fixed.value)));
     if (!found.has_value() || found->is_null()) continue;
+    // Written empty by old revisions, or where no layer differs.
+    const bool takes_empty = fixed.key == "pruned_heads" || fixed.key == "per_layer_config";
+    if (takes_empty && is_empty(*found)) continue;
     const std::optional<megatron::FieldValue> value = field_of(*found);
     if (!value.has_value() || !megatron::same_field(*value, fixed.value)) {
       return unsupported(fixed.key, megatron::field_text(fixed.value), *found);
@@ -144,27 +165,61 @@ Status ConfigReader::check_fixed_keys() {
   return Status();
 }
 
+megatron::FieldValue ConfigReader::default_value(std::string_view key) const {
+  const KeyDefault* found = default_of(config_.architecture.bit, key);
+  return found == nullptr ? megatron::FieldValue() : found->value;
+}
+
+Result<std::optional<element>> ConfigReader::find_or_default(std::string_view key,
+                                                             std::string_view expected) {
+  const std::optional<element> found = find(key);
+  if (!found.has_value() || !found->is_null()) return found;
+  const KeyDefault* row = default_of(config_.architecture.bit, key);
+  if (row == nullptr) return std::optional<element>();
+  // Null is a value of a few keys. For the others transformers refuses it.
+  if (!row->takes_null) return unsupported(key, expected, *found);
+  return found;
+}
+
+/// The value of a row under either name of its key. Attributes that an attribute_map joins have one
+/// value in transformers, the last one set.
+Result<std::optional<element>> ConfigReader::find_row(const ConfigRow& row,
+                                                      std::string_view expected) {
+  MEG_ASSIGN_OR_RETURN(const std::optional<element> found, find_or_default(row.key, expected));
+  const std::optional<element> other = row.other_key.empty() ? std::nullopt : find(row.other_key);
+  if (!other.has_value()) return found;
+  if (other->is_null()) return unsupported(row.other_key, expected, *other);
+  const auto value = field_of(*other);
+  if (found.has_value() && value != field_of(*found)) {
+    return make_error(StatusCode::kCorruption, "{}: {}: expected {} as in {}, found {}", name_,
+                      row.other_key, json_value_text(*found), row.key, json_value_text(*other));
+  }
+  return other;
+}
+
 Status ConfigReader::read_row(const ConfigRow& row) {
-  const std::optional<element> found = find(row.key);
-  if (!found.has_value() || found->is_null()) {
-    if (!row.missing.has_value()) return missing(row.key);
+  const std::string expected =
+      row.is_real ? "a number" : fmt::format("a size from 1 to {}", kMaxSize);
+  MEG_ASSIGN_OR_RETURN(const std::optional<element> found, find_row(row, expected));
+  if (!found.has_value()) {
+    const KeyDefault* otherwise = default_of(config_.architecture.bit, row.key);
+    if (otherwise == nullptr) return missing(row.key);
     // A default of None leaves the field away: Megatron then derives it from others.
-    if (*row.missing != megatron::FieldValue()) set(row.field, *row.missing);
+    if (otherwise->value != megatron::FieldValue()) set(row.field, otherwise->value);
     return Status();
   }
+  if (found->is_null()) return Status();
   int64_t size = 0;
   double number = 0;
   const bool is_number = found->get(number) == simdjson::SUCCESS;
   const bool is_whole = found->get(size) == simdjson::SUCCESS;
-  const bool is_real = row.missing.has_value() && std::holds_alternative<double>(*row.missing);
-  if (is_real ? !is_number : (!is_whole || size < 1 || size > kMaxSize)) {
+  if (row.is_real ? !is_number : (!is_whole || size < 1 || size > kMaxSize)) {
     return make_error(StatusCode::kCorruption, "{}: {}: expected {}, found {}", name_, row.key,
-                      is_real ? "a number" : fmt::format("a size from 1 to {}", kMaxSize),
-                      json_value_text(*found));
+                      expected, json_value_text(*found));
   }
   if (row.field == "vocab_size") {
     config_.vocab_size = size;
-  } else if (is_real) {
+  } else if (row.is_real) {
     set(row.field, number);
   } else {
     set(row.field, size);
@@ -172,101 +227,116 @@ Status ConfigReader::read_row(const ConfigRow& row) {
   return Status();
 }
 
-Status ConfigReader::read_tied() {
-  const std::optional<element> tied = find("tie_word_embeddings");
-  bool is_tied = is_mine(kGpt2);
-  if (tied.has_value() && !tied->is_null() && tied->get(is_tied) != simdjson::SUCCESS) {
-    return unsupported("tie_word_embeddings", "true or false", *tied);
+Status ConfigReader::read_flag(std::string_view key, bool* value) {
+  *value = std::get<bool>(default_value(key));
+  const std::optional<element> found = find(key);
+  if (!found.has_value() || found->get(*value) == simdjson::SUCCESS) return Status();
+  return unsupported(key, "true or false", *found);
+}
+
+/// transformers 5's key takes precedence over 4's.
+void ConfigReader::read_dtype() {
+  for (const char* key : {"torch_dtype", "dtype"}) {
+    const std::optional<element> found = find(key);
+    std::string_view name;
+    if (found.has_value() && found->get(name) == simdjson::SUCCESS) config_.dtype = name;
   }
+  if (config_.dtype == "auto") config_.dtype.clear();
+}
+
+Status ConfigReader::read_tied() {
+  bool is_tied = false;
+  MEG_RETURN_IF_ERROR(read_flag("tie_word_embeddings", &is_tied));
   set("untie_embeddings_and_output_weights", !is_tied);
   return Status();
 }
 
-/// GPT-2's activation. Megatron's fusion has the tanh form of GELU.
-Status ConfigReader::read_activation() {
+/// GPT-2's activation and dropouts. Megatron's fusion has the tanh form of GELU.
+Status ConfigReader::read_gpt2() {
   const std::optional<element> activation = find("activation_function");
-  std::string_view name = "gelu_new";
+  const megatron::FieldValue otherwise = default_value("activation_function");
+  std::string_view name = std::get<std::string>(otherwise);
   if (activation.has_value() && activation->get(name) != simdjson::SUCCESS) name = {};
   const bool is_tanh = name == "gelu_new" || name == "gelu_pytorch_tanh";
   if (!is_tanh && name != "gelu") {
     return unsupported("activation_function", "gelu_new, gelu_pytorch_tanh or gelu", *activation);
   }
   set("bias_gelu_fusion", is_tanh);
+  MEG_ASSIGN_OR_RETURN(const std::optional<element> embedding,
+                       find_or_default("embd_pdrop", "a number"));
+  const megatron::FieldValue dropout = embedding.has_value()
+                                           ? field_of(*embedding).value_or(megatron::FieldValue())
+                                           : default_value("embd_pdrop");
+  const megatron::FieldValue hidden = *config_.field("hidden_dropout");
+  if (!megatron::same_field(dropout, hidden)) {
+    config_.notes.push_back(fmt::format(
+        "{}: embd_pdrop {} is not kept: Megatron has one hidden_dropout, {} as in resid_pdrop",
+        name_, megatron::field_text(dropout), megatron::field_text(hidden)));
+  }
   return Status();
 }
 
 Status ConfigReader::read_rotary() {
   set("hidden_dropout", 0.0);
-  const std::optional<element> theta = find("rope_theta");
-  const std::optional<element> scaling = find("rope_scaling");
-  const std::optional<element> parameters = find("rope_parameters");
-  int64_t positions = 0;
-  for (const auto& [field, value] : config_.fields) {
-    if (field == "max_position_embeddings") positions = std::get<int64_t>(value);
-  }
-  MEG_ASSIGN_OR_RETURN(
-      const RotaryScaling found,
-      read_rotary_scaling({.theta = theta, .scaling = scaling, .parameters = parameters}, positions,
-                          name_));
+  const RotaryKeys keys = {.theta = find("rope_theta"),
+                           .scaling = find("rope_scaling"),
+                           .parameters = find("rope_parameters"),
+                           .context = find("original_max_position_embeddings"),
+                           .default_theta = std::get<double>(default_value("rope_theta"))};
+  const auto positions = std::get<int64_t>(*config_.field("max_position_embeddings"));
+  MEG_ASSIGN_OR_RETURN(const RotaryScaling found, read_rotary_scaling(keys, positions, name_));
   found.add_fields(&config_.fields);
   return Status();
 }
 
-/// Attention to the last tokens alone, where that is less than all of them.
+/// Attention to the last tokens alone.
 Status ConfigReader::read_windows() {
-  if (is_mine(kQwen2 | kQwen3 | kQwenExpertArchitectures)) {
-    find("sliding_window");  // of use_sliding_window
-    const std::optional<element> types = find("layer_types");
-    simdjson::dom::array layers;
-    if (!types.has_value() || types->get(layers) != simdjson::SUCCESS) return Status();
-    for (const element layer : layers) {
-      std::string_view type;
-      if (layer.get(type) != simdjson::SUCCESS || type != "full_attention") {
-        return unsupported("layer_types", "full_attention", layer);
-      }
+  WindowKeys keys;
+  keys.types = find("layer_types");
+  if (is_mine(kMistral) && keys.types.has_value()) {
+    // AutoConfig takes such a model for one of another class.
+    return unsupported("layer_types", "none for " + std::string(config_.architecture.class_name),
+                       *keys.types);
+  }
+  MEG_ASSIGN_OR_RETURN(const std::optional<element> window,
+                       find_or_default("sliding_window", "a number of tokens"));
+  if (default_of(config_.architecture.bit, "use_sliding_window") != nullptr) {
+    MEG_RETURN_IF_ERROR(read_flag("use_sliding_window", &keys.is_used));
+  }
+  const megatron::FieldValue otherwise = default_value("sliding_window");
+  if (const auto* tokens = std::get_if<int64_t>(&otherwise)) keys.window = *tokens;
+  if (window.has_value() && window->is_null()) keys.window.reset();
+  int64_t tokens = 0;
+  // Qwen2MoeConfig saves 0 where no window is used.
+  if (keys.is_used && window.has_value() && !window->is_null()) {
+    if (window->get(tokens) != simdjson::SUCCESS || tokens < 1 || tokens > kMaxSize) {
+      return unsupported("sliding_window", "null or a number of tokens", *window);
+    }
+    keys.window = tokens;
+  }
+  const std::optional<element> first = find("max_window_layers");
+  if (default_of(config_.architecture.bit, "max_window_layers") != nullptr) {
+    keys.first_layer = std::get<int64_t>(default_value("max_window_layers"));
+    if (first.has_value() && first->get(keys.first_layer) != simdjson::SUCCESS) {
+      return unsupported("max_window_layers", "a number of layers", *first);
     }
   }
-  if (!is_mine(kMistral | kMixtral)) return Status();
-  // transformers' default for Mistral where the key is missing, which is not the same as null: a
-  // window that is shorter than the context changes attention.
-  constexpr int64_t kDefaultWindow = 4096;
-  const std::optional<element> window = find("sliding_window");
-  if (window.has_value() ? window->is_null() : is_mine(kMixtral)) return Status();
-  int64_t tokens = kDefaultWindow;
-  if (window.has_value() && window->get(tokens) != simdjson::SUCCESS) tokens = 0;
-  const auto positions = std::get<int64_t>(*config_.field("max_position_embeddings"));
-  if (tokens >= positions) return Status();
-  return make_error(StatusCode::kUnsupported,
-                    "{}: sliding_window: expected null, or at least max_position_embeddings {}, "
-                    "found {}",
-                    name_, positions,
-                    window.has_value() ? json_value_text(*window) : "none, which means 4096");
+  keys.num_layers = std::get<int64_t>(*config_.field("num_layers"));
+  keys.positions = std::get<int64_t>(*config_.field("max_position_embeddings"));
+  MEG_ASSIGN_OR_RETURN(const std::optional<AttentionWindow> found,
+                       read_attention_window(config_.architecture, keys, name_));
+  if (found.has_value()) found->add_fields(&config_.fields);
+  return Status();
 }
 
 /// Every layer has them; Mixtral's router gives the chosen ones probabilities that add up to 1,
 /// Qwen's those among all experts unless it says so.
 Status ConfigReader::read_experts() {
-  std::optional<megatron::FieldValue> experts;
-  for (const auto& [field, value] : config_.fields) {
-    if (field != "num_experts") continue;
-    if (experts.has_value() && *experts != value) {
-      return make_error(StatusCode::kCorruption,
-                        "{}: num_local_experts: expected {} as in num_experts, found {}", name_,
-                        megatron::field_text(*experts), megatron::field_text(value));
-    }
-    experts = value;
-  }
-  if (!experts.has_value()) return missing("num_experts");
-  bool is_normalized = is_mine(kMixtral);
+  bool is_normalized = true;
   if (is_mine(kQwenExpertArchitectures)) {
-    const std::optional<element> normalized = find("norm_topk_prob");
-    if (normalized.has_value() && normalized->get(is_normalized) != simdjson::SUCCESS) {
-      return unsupported("norm_topk_prob", "true or false", *normalized);
-    }
+    MEG_RETURN_IF_ERROR(read_flag("norm_topk_prob", &is_normalized));
     const std::optional<element> dense = find("mlp_only_layers");
-    simdjson::dom::array layers;
-    const bool is_list = dense.has_value() && dense->get(layers) == simdjson::SUCCESS;
-    if (dense.has_value() && !dense->is_null() && (!is_list || layers.size() > 0)) {
+    if (dense.has_value() && !dense->is_null() && !is_empty(*dense)) {
       return unsupported("mlp_only_layers", "none", *dense);
     }
   }
@@ -275,6 +345,12 @@ Status ConfigReader::read_experts() {
 }
 
 void ConfigReader::note_other_keys() {
+  if (find("auto_map").has_value()) {
+    config_.notes.push_back(fmt::format(
+        "{}: auto_map names Python code of the folder, which is not run: the model is read as "
+        "transformers' own {}",
+        name_, config_.architecture.class_name));
+  }
   std::string others;
   for (const auto& [key, value] : root_) {
     const std::string_view name = key;
@@ -284,7 +360,7 @@ void ConfigReader::note_other_keys() {
   }
   if (!others.empty()) {
     config_.notes.push_back(
-        fmt::format("{}: ignored, because transformers' {} does not read it: {}", name_,
+        fmt::format("{}: ignored, because transformers does not read it for {}: {}", name_,
                     config_.architecture.class_name, others));
   }
 }

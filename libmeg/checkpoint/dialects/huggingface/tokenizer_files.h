@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,9 @@
 
 namespace meg::checkpoint {
 
+/// What makes a folder a Hugging Face model.
+inline constexpr const char* kConfigName = "config.json";
+
 /// The folder of a Megatron checkpoint that holds its tokenizer's files.
 inline constexpr const char* kTokenizerFolder = "tokenizer";
 
@@ -17,8 +21,12 @@ inline constexpr const char* kTokenizerFolder = "tokenizer";
 Result<std::vector<std::string>> check_tokenizer_files(const CheckpointFolder& checkpoint);
 
 /// Copies a checkpoint's tokenizer files into `to`, which is created if there are any: from a
-/// Hugging Face folder the files that transformers' tokenizers read, otherwise everything in the
-/// checkpoint's folder "tokenizer". Links are followed.
+/// Hugging Face folder the files that transformers' tokenizers and generation read, config.json
+/// among them, otherwise everything in the checkpoint's folder "tokenizer". Links are followed.
 Status copy_tokenizer_files(const CheckpointFolder& checkpoint, const std::string& to);
+
+/// The path of the config.json of the Hugging Face model that this checkpoint is or came from,
+/// which copy_tokenizer_files() takes along; nullopt if there is none.
+std::optional<std::string> source_config_path(const CheckpointFolder& checkpoint);
 
 }  // namespace meg::checkpoint

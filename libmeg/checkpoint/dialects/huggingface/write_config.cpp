@@ -1,21 +1,50 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <iterator>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "libmeg/checkpoint/container/json/internal/json_string.h"
+#include "libmeg/checkpoint/container/json/json_object.h"
 #include "libmeg/checkpoint/dialects/huggingface/huggingface_config.h"
+#include "libmeg/checkpoint/dialects/huggingface/internal/attention_window.h"
 #include "libmeg/checkpoint/dialects/huggingface/internal/config_rows.h"
 #include "libmeg/checkpoint/dialects/huggingface/internal/rotary_scaling.h"
+#include "libmeg/megatron/argument_values.h"
 
 namespace meg::checkpoint {
 namespace {
 
 using Members = std::map<std::string, std::string>;
+
+/// Neutral keys that a written config.json states itself, or that say where the old file was.
+constexpr std::string_view kOwnKeys[] = {
+    "_name_or_path", "_output_attentions", "architectures", "dtype",
+    "n_ctx",         "name_or_path",       "torch_dtype"};
+
+/// Megatron's defaults of all args.
+const megatron::ArgumentValues& default_args() {
+  static const auto values = megatron::ArgumentValues::defaults(
+      megatron::argument_rows(megatron::ArgumentFamily::kTraining));
+  return values;
+}
+
+/// Whether a value is the expected one, or a list that says it for every layer.
+bool means(const megatron::FieldValue& found, const megatron::FieldValue& expected) {
+  if (megatron::same_field(found, expected)) return true;
+  const auto* words = std::get_if<std::vector<std::string>>(&found);
+  return words != nullptr && !words->empty() &&
+         std::ranges::all_of(*words, [&](const std::string& word) {
+           return word == megatron::field_text(expected);
+         });
+}
 
 std::string object_json(const Members& members, const std::string& indent) {
   std::string text;
@@ -44,13 +73,14 @@ class ConfigWriter {
   ConfigWriter(const model::GptConfig& config, const megatron::FieldLookup& args)
       : config_(config), args_(args) {}
 
-  Result<HuggingFaceConfigText> write(DType dtype) {
-    MEG_ASSIGN_OR_RETURN(architecture_, choose_architecture());
+  Result<HuggingFaceConfigText> write(DType dtype, const KeptKeys& kept) {
+    MEG_ASSIGN_OR_RETURN(window_, AttentionWindow::from_fields(args_, config_.num_layers));
+    const auto type = kept.find("model_type");
+    MEG_ASSIGN_OR_RETURN(architecture_,
+                         choose_architecture(type == kept.end() ? "" : type->second));
     for (const FixedKey& fixed : fixed_keys()) {
-      if (is_mine(fixed.architectures)) add(fixed.key, fixed.value);
+      if (fixed.is_of_class && is_mine(fixed.architectures)) add(fixed.key, fixed.value);
     }
-    // Fixed at null for readers, which means what no such key does.
-    members_.erase("quantization_config");
     for (const ConfigRow& row : config_rows()) {
       if (is_mine(row.architectures)) MEG_RETURN_IF_ERROR(add_row(row));
     }
@@ -62,8 +92,8 @@ class ConfigWriter {
         fmt::format("[\n    {}\n  ]", json_string(architecture_.class_name));
     // transformers 5's key and 4's.
     for (const char* key : {"dtype", "torch_dtype"}) add(key, std::string(dtype_name(dtype)));
-    // Written as null, because transformers' defaults are ids of other tokenizers.
-    for (const char* key : {"bos_token_id", "eos_token_id"}) add(key, megatron::FieldValue());
+    members_.merge(window_keys(architecture_.bit, window_, config_.num_layers));
+    for (const auto& [key, value] : kept) members_.emplace(key, value);
     return HuggingFaceConfigText{architecture_, object_json(members_, "") + "\n"};
   }
 
@@ -77,7 +107,7 @@ class ConfigWriter {
   /// A field by Megatron's name: of the config where it holds it, else of args.
   megatron::FieldValue field(std::string_view name) const;
   std::vector<std::string> differences(const HuggingFaceArchitecture& architecture) const;
-  Result<HuggingFaceArchitecture> choose_architecture() const;
+  Result<HuggingFaceArchitecture> choose_architecture(std::string_view preferred) const;
   Status add_row(const ConfigRow& row);
   Status add_gpt2();
   Status add_rotary();
@@ -85,6 +115,7 @@ class ConfigWriter {
 
   const model::GptConfig& config_;
   const megatron::FieldLookup& args_;
+  std::optional<AttentionWindow> window_;
   HuggingFaceArchitecture architecture_{};
   Members members_;
 };
@@ -130,11 +161,17 @@ std::vector<std::string> ConfigWriter::differences(
     const megatron::FieldValue& expected = has_value ? decided.value : decided.otherwise;
     megatron::FieldValue found = field(decided.field);
     if (found == megatron::FieldValue()) found = decided.otherwise;
-    if (!megatron::same_field(found, expected)) {
+    if (!means(found, expected)) {
       all.push_back(fmt::format("{}: expected {} for {}, found {}", decided.field,
                                 megatron::field_text(expected), architecture.class_name,
                                 megatron::field_text(found)));
     }
+  }
+  if (!has_window(architecture.bit, window_)) {
+    const bool is_uniform = window_->layers.empty();
+    all.push_back(fmt::format(
+        "{}: expected None for {}, found {}", is_uniform ? "window_size" : "window_attn_skip_freq",
+        architecture.class_name, is_uniform ? "a window" : "a window in some layers"));
   }
   const megatron::FieldValue experts = field("num_experts");
   const bool has_experts = (architecture.bit & kExpertArchitectures) != 0;
@@ -146,21 +183,37 @@ std::vector<std::string> ConfigWriter::differences(
   return all;
 }
 
-/// The error names what hinders the architecture that the model differs from in the fewest fields.
-Result<HuggingFaceArchitecture> ConfigWriter::choose_architecture() const {
+/// preferred: the JSON text of the model_type to take if several classes compute this model. The
+/// error names what hinders the architecture that the model differs from in the fewest fields.
+Result<HuggingFaceArchitecture> ConfigWriter::choose_architecture(
+    std::string_view preferred) const {
+  std::optional<HuggingFaceArchitecture> first;
   std::vector<std::string> fewest;
   for (const HuggingFaceArchitecture& architecture : hugging_face_architectures()) {
     std::vector<std::string> found = differences(architecture);
-    if (found.empty()) return architecture;
+    if (found.empty()) {
+      if (json_string(architecture.model_type) == preferred) return architecture;
+      if (!first.has_value()) first = architecture;
+    }
     if (fewest.empty() || found.size() < fewest.size()) fewest = std::move(found);
   }
+  if (first.has_value()) return *first;
   return make_error(StatusCode::kUnsupported, "Hugging Face: args: {}", fmt::join(fewest, "; "));
 }
 
 Status ConfigWriter::add_row(const ConfigRow& row) {
   megatron::FieldValue value = field(row.field);
-  if (value == megatron::FieldValue()) value = row.missing.value_or(megatron::FieldValue());
-  const bool is_real = row.missing.has_value() && std::holds_alternative<double>(*row.missing);
+  const bool is_real = row.is_real;
+  if (is_real && value == megatron::FieldValue()) {
+    value = default_args().field(row.field).value_or(megatron::FieldValue());
+  }
+  // A list of one number, as newer revisions have of --moe-aux-loss-coeff.
+  if (const auto* words = std::get_if<std::vector<std::string>>(&value);
+      is_real && words != nullptr && words->size() == 1) {
+    char* end = nullptr;
+    const double number = std::strtod(words->front().c_str(), &end);
+    if (*end == 0) value = number;
+  }
   // Command lines may give a real number as `0`.
   if (const auto* whole = std::get_if<int64_t>(&value); is_real && whole != nullptr) {
     value = static_cast<double>(*whole);
@@ -173,6 +226,8 @@ Status ConfigWriter::add_row(const ConfigRow& row) {
                       megatron::field_text(value));
   }
   add(row.key, value);
+  // transformers 4's name and 5's.
+  if (is_mine(kQwenExpertArchitectures) && !row.other_key.empty()) add(row.other_key, value);
   return Status();
 }
 
@@ -230,8 +285,21 @@ Status ConfigWriter::add_experts() {
 
 Result<HuggingFaceConfigText> write_huggingface_config(const model::GptConfig& config,
                                                        const megatron::FieldLookup& args,
-                                                       DType dtype) {
-  return ConfigWriter(config, args).write(dtype);
+                                                       DType dtype, const KeptKeys& kept) {
+  return ConfigWriter(config, args).write(dtype, kept);
+}
+
+Result<KeptKeys> kept_keys(std::string_view json, const std::string& name) {
+  simdjson::dom::parser parser;
+  MEG_ASSIGN_OR_RETURN(const simdjson::dom::object root, parse_json_object(&parser, json, name));
+  KeptKeys kept;
+  MEG_RETURN_IF_ERROR(for_each_member(
+      root, name, [&kept](std::string_view key, const simdjson::dom::element& value) {
+        const bool is_own = std::ranges::find(kOwnKeys, key) != std::end(kOwnKeys);
+        if (!is_own && is_neutral_key(key)) kept.emplace(key, simdjson::minify(value));
+        return Status();
+      }));
+  return kept;
 }
 
 }  // namespace meg::checkpoint

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <iterator>
+#include <string_view>
+#include <vector>
 
 namespace meg::checkpoint {
 namespace {
@@ -22,76 +24,209 @@ constexpr std::string_view kSharedExpertSize = "moe_shared_expert_intermediate_s
 /// Keys that change nothing that Megatron or libmeg computes. Sorted, as is_neutral_key() looks
 /// them up by halves.
 constexpr std::string_view kNeutralKeys[] = {"_attn_implementation",
+                                             "_attn_implementation_internal",
+                                             "_experts_implementation",
+                                             "_experts_implementation_internal",
                                              "_name_or_path",
+                                             "_output_attentions",
                                              "architectures",
+                                             "attn_implementation",
+                                             "bad_words_ids",
+                                             "begin_suppress_tokens",
                                              "bos_token_id",
+                                             "chunk_size_feed_forward",
+                                             "cross_attention_hidden_size",
+                                             "decoder_start_token_id",
+                                             "diversity_penalty",
+                                             "do_sample",
                                              "dtype",
-                                             "embd_pdrop",
+                                             "early_stopping",
+                                             "encoder_no_repeat_ngram_size",
+                                             "encoder_repetition_penalty",
                                              "eos_token_id",
-                                             "max_window_layers",
+                                             "epsilon_cutoff",
+                                             "eta_cutoff",
+                                             "experts_implementation",
+                                             "exponential_decay_length_penalty",
+                                             "finetuning_task",
+                                             "forced_bos_token_id",
+                                             "forced_eos_token_id",
+                                             "gradient_checkpointing",
+                                             "id2label",
+                                             "label2id",
+                                             "length_penalty",
+                                             "max_length",
+                                             "min_length",
                                              "model_type",
+                                             "mtp_layer_types",
                                              "n_ctx",
+                                             "name_or_path",
+                                             "no_repeat_ngram_size",
+                                             "num_beam_groups",
+                                             "num_beams",
+                                             "num_labels",
+                                             "num_return_sequences",
                                              "output_attentions",
                                              "output_hidden_states",
                                              "output_past",
                                              "output_router_logits",
+                                             "output_scores",
                                              "pad_token_id",
+                                             "prefix",
                                              "pretraining_tp",
+                                             "problem_type",
+                                             "remove_invalid_values",
                                              "reorder_and_upcast_attn",
+                                             "repetition_penalty",
                                              "return_dict",
-                                             "router_jitter_noise",
+                                             "return_dict_in_generate",
+                                             "sep_token_id",
                                              "summary_activation",
                                              "summary_first_dropout",
                                              "summary_proj_to_labels",
                                              "summary_type",
                                              "summary_use_proj",
+                                             "suppress_tokens",
                                              "task_specific_params",
+                                             "temperature",
+                                             "tokenizer_class",
+                                             "top_k",
+                                             "top_p",
                                              "torch_dtype",
                                              "transformers_version",
+                                             "typical_p",
                                              "use_cache"};
+
+/// Keys that the mask, cache, rotary and loading code of transformers reads whatever the class, and
+/// that change what is computed or read if they are not None.
+constexpr std::string_view kKeysOfAnyClass[] = {
+    "_rope_type_labels", "attention_chunk_size", "decoder", "fusion_config", "generator",
+    "kv_sharing_modes", "mlp_layer_types", "num_kv_shared_layers", "per_layer_config",
+    "pruned_heads", "quantization_config", "text_config", "text_encoder", "transformers_weights",
+    // The name of quantization_config in files of compressed-tensors before transformers took it
+    // over.
+    "compression_config"};
+
+constexpr ArchitectureSet kAll = kGpt2 | kRotaryArchitectures;
+constexpr ArchitectureSet kQwen = kQwen2 | kQwen3 | kQwenExpertArchitectures;
+
+std::vector<KeyDefault> make_defaults() {
+  const megatron::FieldValue none;
+  // Each class's own, as its configuration class states them; huggingface_defaults_test compares
+  // every one with transformers.
+  std::vector<KeyDefault> defaults = {
+      {kGpt2, "n_positions", int64_t{1024}},
+      {kGpt2, "n_inner", none, true},
+      {kGpt2, "layer_norm_epsilon", 1e-5},
+      {kGpt2, "embd_pdrop", 0.1},
+      {kGpt2, "resid_pdrop", 0.1},
+      {kGpt2, "attn_pdrop", 0.1},
+      {kGpt2, "activation_function", "gelu_new"},
+      {kGpt2, "scale_attn_weights", true},
+      {kGpt2, "scale_attn_by_inverse_layer_idx", false},
+      {kGpt2, "add_cross_attention", false},
+
+      {kLlama, "num_key_value_heads", none, true},
+      {kMistral | kMixtral, "num_key_value_heads", int64_t{8}},
+      {kQwen2 | kQwen3, "num_key_value_heads", int64_t{32}, true},
+      {kQwen3Moe, "num_key_value_heads", int64_t{4}},
+      {kQwen2Moe, "num_key_value_heads", int64_t{16}},
+      {kLlama | kMistral | kMixtral, "head_dim", none, true},
+      {kQwen2 | kQwenExpertArchitectures, "head_dim", none},
+      {kQwen3, "head_dim", int64_t{128}},
+      {kLlama, "max_position_embeddings", int64_t{2048}},
+      {kMistral | kMixtral, "max_position_embeddings", int64_t{131072}},
+      {kQwen, "max_position_embeddings", int64_t{32768}},
+      {kRotaryArchitectures & ~kMixtral, "rms_norm_eps", 1e-6},
+      {kMixtral, "rms_norm_eps", 1e-5},
+      {kRotaryArchitectures & ~kMixtral, "rope_theta", 1e4},
+      {kMixtral, "rope_theta", 1e6},
+      {kRotaryArchitectures, "partial_rotary_factor", 1.0, true},
+      {kRotaryArchitectures, "hidden_act", "silu"},
+      {kRotaryArchitectures, "attention_dropout", 0.0},
+      {kLlama | kQwen3 | kQwen3Moe, "attention_bias", false},
+      {kLlama, "mlp_bias", false},
+
+      {kMistral, "sliding_window", int64_t{4096}, true},
+      {kQwen, "sliding_window", int64_t{4096}, true},
+      {kGpt2 | kLlama | kMixtral, "sliding_window", none, true},
+      {kQwen, "use_sliding_window", false},
+      {kQwen2 | kQwen3 | kQwen2Moe, "max_window_layers", int64_t{28}},
+      {kAll, "layer_types", none, true},
+
+      {kMixtral, "num_local_experts", int64_t{8}},
+      {kQwen3Moe, "num_experts", int64_t{128}},
+      {kQwen2Moe, "num_experts", int64_t{60}},
+      {kMixtral, "num_experts_per_tok", int64_t{2}},
+      {kQwen3Moe, "num_experts_per_tok", int64_t{8}},
+      {kQwen2Moe, "num_experts_per_tok", int64_t{4}},
+      {kQwen3Moe, "moe_intermediate_size", int64_t{768}},
+      {kQwen2Moe, "moe_intermediate_size", int64_t{1408}},
+      {kQwen2Moe, "shared_expert_intermediate_size", int64_t{5632}},
+      {kQwen2Moe, "qkv_bias", true},
+      {kQwenExpertArchitectures, "norm_topk_prob", false},
+      {kQwenExpertArchitectures, "decoder_sparse_step", int64_t{1}},
+      {kQwenExpertArchitectures, "mlp_only_layers", none, true},
+      {kExpertArchitectures, "router_aux_loss_coef", 0.001},
+      {kMixtral, "router_jitter_noise", 0.0},
+
+      {kAll, "initializer_range", 0.02},
+      {kGpt2, "tie_word_embeddings", true},
+      {kRotaryArchitectures, "tie_word_embeddings", false},
+      {kAll, "is_causal", true},
+      {kAll, "is_encoder_decoder", false, true},
+      {kAll, "default_rope_type", "default"}};
+  for (const std::string_view key : kKeysOfAnyClass) {
+    defaults.resize(defaults.size() + 1);
+    defaults.back().architectures = kAll;
+    defaults.back().key = key;
+    defaults.back().takes_null = true;
+  }
+  return defaults;
+}
 
 }  // namespace
 
 std::span<const HuggingFaceArchitecture> hugging_face_architectures() { return kArchitectures; }
 
+const KeyDefault* default_of(ArchitectureSet architecture, std::string_view key) {
+  static const std::vector<KeyDefault> defaults = make_defaults();
+  const auto found = std::ranges::find_if(defaults, [&](const KeyDefault& row) {
+    return row.key == key && (row.architectures & architecture) != 0;
+  });
+  return found == defaults.end() ? nullptr : &*found;
+}
+
 const std::vector<ConfigRow>& config_rows() {
   constexpr ArchitectureSet kRotary = kRotaryArchitectures;
-  // Keys and defaults for missing ones are those of transformers' configuration classes.
   static const std::vector<ConfigRow> rows = {
-      {kGpt2, "n_layer", "num_layers", std::nullopt},
-      {kGpt2, "n_embd", "hidden_size", std::nullopt},
-      {kGpt2, "n_head", "num_attention_heads", std::nullopt},
-      {kGpt2, "n_inner", "ffn_hidden_size", megatron::FieldValue()},
-      {kGpt2, "n_positions", "max_position_embeddings", std::nullopt},
-      {kGpt2, "layer_norm_epsilon", "norm_epsilon", 1e-5},
-      {kGpt2, "resid_pdrop", "hidden_dropout", 0.1},
-      {kGpt2, "attn_pdrop", "attention_dropout", 0.1},
+      {kGpt2, "n_layer", "num_layers", "num_hidden_layers"},
+      {kGpt2, "n_embd", "hidden_size", "hidden_size"},
+      {kGpt2, "n_head", "num_attention_heads", "num_attention_heads"},
+      {kGpt2, "n_inner", "ffn_hidden_size"},
+      {kGpt2, "n_positions", "max_position_embeddings", "max_position_embeddings"},
+      {kGpt2, "layer_norm_epsilon", "norm_epsilon", {}, true},
+      {kGpt2, "resid_pdrop", "hidden_dropout", {}, true},
+      {kGpt2, "attn_pdrop", "attention_dropout", {}, true},
 
-      {kRotary, "num_hidden_layers", "num_layers", std::nullopt},
-      {kRotary, "hidden_size", "hidden_size", std::nullopt},
-      {kRotary, "intermediate_size", "ffn_hidden_size", std::nullopt},
-      {kRotary, "num_attention_heads", "num_attention_heads", std::nullopt},
-      {kLlama, "num_key_value_heads", "num_query_groups", megatron::FieldValue()},
-      {kMistral | kQwen2 | kQwen3 | kExpertArchitectures, "num_key_value_heads", "num_query_groups",
-       std::nullopt},
-      {kLlama | kMistral | kQwen2 | kExpertArchitectures, "head_dim", "kv_channels",
-       megatron::FieldValue()},
-      {kQwen3, "head_dim", "kv_channels", int64_t{128}},
-      {kMixtral, "num_local_experts", "num_experts", std::nullopt},
-      // transformers 4's word and 5's; read_experts() asks for one of them.
-      {kQwenExpertArchitectures, "num_experts", "num_experts", megatron::FieldValue()},
-      {kQwenExpertArchitectures, "num_local_experts", "num_experts", megatron::FieldValue()},
-      {kExpertArchitectures, "num_experts_per_tok", "moe_router_topk", std::nullopt},
-      {kQwenExpertArchitectures, "moe_intermediate_size", "moe_ffn_hidden_size", std::nullopt},
-      {kQwen2Moe, "shared_expert_intermediate_size", "moe_shared_expert_intermediate_size",
-       std::nullopt},
-      {kExpertArchitectures, "router_aux_loss_coef", "moe_aux_loss_coeff", 0.001},
-      {kRotary, "max_position_embeddings", "max_position_embeddings", std::nullopt},
-      {kRotary, "rms_norm_eps", "norm_epsilon", 1e-6},
-      {kRotary, "attention_dropout", "attention_dropout", 0.0},
+      {kRotary, "num_hidden_layers", "num_layers"},
+      {kRotary, "hidden_size", "hidden_size"},
+      {kRotary, "intermediate_size", "ffn_hidden_size"},
+      {kRotary, "num_attention_heads", "num_attention_heads"},
+      {kRotary, "num_key_value_heads", "num_query_groups"},
+      {kRotary, "head_dim", "kv_channels"},
+      {kMixtral, "num_local_experts", "num_experts", "num_experts"},
+      {kQwenExpertArchitectures, "num_experts", "num_experts", "num_local_experts"},
+      {kExpertArchitectures, "num_experts_per_tok", "moe_router_topk"},
+      {kQwenExpertArchitectures, "moe_intermediate_size", "moe_ffn_hidden_size"},
+      {kQwen2Moe, "shared_expert_intermediate_size", kSharedExpertSize},
+      {kExpertArchitectures, "router_aux_loss_coef", "moe_aux_loss_coeff", {}, true},
+      {kRotary, "max_position_embeddings", "max_position_embeddings"},
+      {kRotary, "rms_norm_eps", "norm_epsilon", {}, true},
+      {kRotary, "attention_dropout", "attention_dropout", {}, true},
 
-      {kGpt2 | kRotary, "initializer_range", "init_method_std", 0.02},
-      {kGpt2 | kRotary, "vocab_size", "vocab_size", std::nullopt}};
+      {kAll, "initializer_range", "init_method_std", {}, true},
+      {kAll, "vocab_size", "vocab_size"}};
   return rows;
 }
 
@@ -131,21 +266,23 @@ bool is_decided_for(const DecidedField& field, ArchitectureSet architecture) {
 
 const std::vector<FixedKey>& fixed_keys() {
   // Keys with which transformers would compute something that Megatron's model does not.
-  static const std::vector<FixedKey> keys = {
-      {kGpt2, "scale_attn_weights", true},
-      {kGpt2, "scale_attn_by_inverse_layer_idx", false},
-      {kGpt2, "add_cross_attention", false},
-      {kRotaryArchitectures, "hidden_act", "silu"},
-      {kLlama | kQwen3 | kQwen3Moe, "attention_bias", false},
-      {kLlama, "mlp_bias", false},
-      {kQwen2 | kQwen3 | kQwenExpertArchitectures, "use_sliding_window", false},
-      {kQwen2Moe, "qkv_bias", true},
-      {kQwenExpertArchitectures, "decoder_sparse_step", int64_t{1}},
-      {kRotaryArchitectures, "partial_rotary_factor", 1.0},
-      {kGpt2 | kRotaryArchitectures, "is_encoder_decoder", false},
-      {kGpt2 | kRotaryArchitectures, "quantization_config", megatron::FieldValue()},
-      // Its name in files of compressed-tensors before transformers took it over.
-      {kGpt2 | kRotaryArchitectures, "compression_config", megatron::FieldValue()}};
+  static const std::vector<FixedKey> keys = [] {
+    std::vector<FixedKey> made = {{kGpt2, "scale_attn_weights", true},
+                                  {kGpt2, "scale_attn_by_inverse_layer_idx", false},
+                                  {kGpt2, "add_cross_attention", false},
+                                  {kRotaryArchitectures, "hidden_act", "silu"},
+                                  {kLlama | kQwen3 | kQwen3Moe, "attention_bias", false},
+                                  {kLlama, "mlp_bias", false},
+                                  {kQwen2Moe, "qkv_bias", true},
+                                  {kQwenExpertArchitectures, "decoder_sparse_step", int64_t{1}},
+                                  {kMixtral, "router_jitter_noise", 0.0},
+                                  {kRotaryArchitectures, "partial_rotary_factor", 1.0, false},
+                                  {kRotaryArchitectures, "default_rope_type", "default", false},
+                                  {kAll, "is_causal", true, false},
+                                  {kAll, "is_encoder_decoder", false, false}};
+    for (const std::string_view key : kKeysOfAnyClass) made.push_back({kAll, key, {}, false});
+    return made;
+  }();
   return keys;
 }
 

@@ -20,14 +20,24 @@ inline constexpr ArchitectureSet kRotaryArchitectures =
 /// If several describe a model, the first one is written.
 std::span<const HuggingFaceArchitecture> hugging_face_architectures();
 
+/// What transformers' classes take where config.json lacks a key.
+struct KeyDefault {
+  ArchitectureSet architectures = 0;
+  std::string_view key;
+  megatron::FieldValue value;
+  bool takes_null = false;  ///< Whether null, as None, is a value of the key.
+};
+
+/// nullptr for keys that config.json must have, or that the class does not read.
+const KeyDefault* default_of(ArchitectureSet architecture, std::string_view key);
+
 /// A key of config.json and Megatron's field for the same value.
 struct ConfigRow {
   ArchitectureSet architectures;
   std::string_view key;
   std::string_view field;
-  /// The value that transformers assumes for a missing key; None: the value that Megatron assumes
-  /// for a missing field. nullopt: the key must be there.
-  std::optional<megatron::FieldValue> missing;
+  std::string_view other_key = {};  ///< A second name of the key (attribute_map); empty: none.
+  bool is_real = false;             ///< A number; otherwise a size.
 };
 
 const std::vector<ConfigRow>& config_rows();
@@ -50,12 +60,14 @@ bool is_decided_for(const DecidedField& field, ArchitectureSet architecture);
 struct FixedKey {
   ArchitectureSet architectures;
   std::string_view key;
-  megatron::FieldValue value;  ///< Also the meaning of a missing key.
+  megatron::FieldValue value;
+  bool is_of_class = true;  ///< Whether transformers' configuration class has the key itself.
 };
 
 const std::vector<FixedKey>& fixed_keys();
 
-/// Whether a key changes no number that the model computes.
+/// Whether a key changes no number that the model computes; a folder that is written again keeps
+/// it.
 bool is_neutral_key(std::string_view key);
 
 }  // namespace meg::checkpoint

@@ -13,7 +13,9 @@ TrainingArgs huggingface_args(const HuggingFaceCheckpoint& checkpoint) {
   const auto set = [&args](std::string_view name, const megatron::FieldValue& value) {
     args.set(name, arg_value(value));
   };
-  for (const auto& [name, value] : checkpoint.config.fields) set(name, value);
+  for (const auto& [name, value] : checkpoint.config.fields) {
+    args.set(name, whole_numbers_arg(value));
+  }
   set_shape_args(checkpoint.model, &args);
   set(kTrueVocabSizeArg, checkpoint.model.padded_vocab_size);
   // The layout of one rank, which reshaping changes.

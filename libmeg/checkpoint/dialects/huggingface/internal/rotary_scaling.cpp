@@ -7,6 +7,7 @@
 #include "libmeg/checkpoint/container/json/internal/json_string.h"
 #include "libmeg/checkpoint/container/json/json_object.h"
 #include "libmeg/megatron/field_reader.h"
+#include "libmeg/text/printable.h"
 
 namespace meg::checkpoint {
 namespace {
@@ -22,13 +23,24 @@ bool is_context(std::string_view key) { return key == kLlama3Numbers[2].first; }
 /// Reads one object of rotary parameters, in either spelling.
 class ScalingReader {
  public:
-  ScalingReader(const element& value, double theta, int64_t positions, std::string where)
-      : value_(value), theta_(theta), positions_(positions), where_(std::move(where)) {}
+  ScalingReader(const element& value, const std::optional<element>& context, double theta,
+                int64_t positions, std::string where)
+      : value_(value),
+        context_(context),
+        theta_(theta),
+        positions_(positions),
+        where_(std::move(where)) {}
 
   Result<RotaryScaling> read() {
     if (value_.get(object_) != simdjson::SUCCESS) return wrong("", "an object", value_);
-    MEG_RETURN_IF_ERROR(for_each_member(object_, where_,
-                                        [](std::string_view, const element&) { return Status(); }));
+    MEG_RETURN_IF_ERROR(
+        for_each_member(object_, where_, [this](std::string_view key, const element& value) {
+          simdjson::dom::object nested;
+          // Parameters by the layers' types are of models with several kinds of attention; no key
+          // has null for a value.
+          const bool is_known = value.get(nested) != simdjson::SUCCESS && !value.is_null();
+          return is_known ? Status() : wrong(text::printable(key, 200), "a value", value);
+        }));
     MEG_ASSIGN_OR_RETURN(const std::string type, read_type());
     RotaryScaling scaling;
     MEG_ASSIGN_OR_RETURN(scaling.base, number("rope_theta", theta_));
@@ -95,6 +107,11 @@ class ScalingReader {
 
   Result<RotaryScaling> with_llama3(RotaryScaling scaling, double factor) const {
     for (const auto& [key, expected] : kLlama3Numbers) {
+      if (is_context(key) && context_.has_value()) {
+        double found = 0;
+        if (context_->get(found) == simdjson::SUCCESS && found == expected) continue;
+        return wrong(key, fmt::format("{} beside it", expected), *context_);
+      }
       const std::optional<double> positions = static_cast<double>(positions_);
       MEG_RETURN_IF_ERROR(check(key, expected, is_context(key) ? positions : std::nullopt));
     }
@@ -103,6 +120,7 @@ class ScalingReader {
   }
 
   element value_;
+  std::optional<element> context_;
   simdjson::dom::object object_;
   double theta_;
   int64_t positions_;
@@ -163,7 +181,8 @@ Result<RotaryScaling> read_rotary_scaling(const RotaryKeys& keys, int64_t max_po
     return value.has_value() && !value->is_null();
   };
   RotaryScaling plain;
-  if (is_there(keys.theta) &&
+  plain.base = keys.default_theta;
+  if (keys.theta.has_value() &&
       (keys.theta->get(plain.base) != simdjson::SUCCESS || !(plain.base > 0))) {
     return make_error(StatusCode::kCorruption,
                       "{}: rope_theta: expected a number above 0, found {}", name,
@@ -176,7 +195,7 @@ Result<RotaryScaling> read_rotary_scaling(const RotaryKeys& keys, int64_t max_po
   for (const auto& [key, value] :
        {std::pair("rope_scaling", keys.scaling), std::pair("rope_parameters", keys.parameters)}) {
     if (!is_there(value)) continue;
-    ScalingReader reader(*value, plain.base, max_position_embeddings,
+    ScalingReader reader(*value, keys.context, plain.base, max_position_embeddings,
                          fmt::format("{}: {}", name, key));
     MEG_ASSIGN_OR_RETURN(const RotaryScaling scaling, reader.read());
     const bool differs =

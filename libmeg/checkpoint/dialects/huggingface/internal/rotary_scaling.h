@@ -37,6 +37,9 @@ struct RotaryKeys {
   std::optional<simdjson::dom::element> theta;       ///< rope_theta
   std::optional<simdjson::dom::element> scaling;     ///< rope_scaling
   std::optional<simdjson::dom::element> parameters;  ///< rope_parameters
+  /// original_max_position_embeddings beside these: Llama 3.1's scaling prefers it to its own.
+  std::optional<simdjson::dom::element> context;
+  double default_theta = 10000;  ///< What the class takes where no key has it.
 };
 
 /// kUnsupported, with the name, for kinds of scaling that Megatron lacks or computes with other
