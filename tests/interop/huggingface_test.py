@@ -181,6 +181,42 @@ class HuggingFace(unittest.TestCase):
         self.same_tensors({name: tensor.float() for name, tensor in original.items()},
                           tensors_of(saved + "_fp32"))
 
+    def test_tensors_of_several_types_keep_theirs_or_are_converted(self):
+        model = random_model(MODELS["qwen3"], 9).to(torch.bfloat16)
+        model.config.dtype = torch.bfloat16
+        model.save_pretrained(self.path("a"))
+        tensors = tensors_of(self.path("a"))
+        mixed = {name: tensor.float() if "norm" in name or name == "lm_head.weight" else tensor
+                 for name, tensor in tensors.items()}
+        # One of three that Megatron merges.
+        query = "model.layers.1.self_attn.q_proj.weight"
+        mixed[query] = tensors[query].float() + 1e-3
+        safetensors.torch.save_file(mixed, self.path("a", "model.safetensors"), metadata={"format": "pt"})
+        merged = {query.replace("q_proj", name) for name in ("q_proj", "k_proj", "v_proj")}
+        # Every layer's alike: torch_dist stacks them.
+        merged |= {name.replace("layers.1", f"layers.{i}") for name in merged for i in (0, 2, 3)}
+        expected = {name: tensor.float() if name in merged else tensor for name, tensor in mixed.items()}
+        for form in ("torch", "torch_dist"):
+            out = self.convert("--load-dir", self.path("a"), "--save-dir", self.path(form), "--target-format", form)
+            self.convert("--load-dir", self.path(form), "--save-dir", self.path(form + "_hf"),
+                         "--target-format", "huggingface")
+            self.same_tensors(expected, tensors_of(self.path(form + "_hf")))
+            self.assertEqual(read_json(self.path(form + "_hf", "config.json"))["dtype"], "bfloat16")
+        self.assertIn("elements of several types", out)
+        self.same_states("a", "torch", "torch_dist")
+        for flag, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16)):
+            self.convert("--load-dir", self.path("a"), "--save-dir", self.path(flag),
+                         "--target-format", "huggingface", "--target-params-dtype", flag)
+            self.same_tensors({name: tensor.to(dtype) for name, tensor in mixed.items()},
+                              tensors_of(self.path(flag)))
+
+    def test_a_config_of_another_type_than_the_tensors_is_noted(self):
+        random_model(MODELS["llama2"], 9).save_pretrained(self.path("a"))
+        config = read_json(self.path("a", "config.json"))
+        write_text(self.path("a", "config.json"), json.dumps(config | {"dtype": "bfloat16"}))
+        out = self.convert("--load-dir", self.path("a"), "--save-dir", self.path("b"))
+        self.assertIn('dtype "bfloat16", but the tensors are float32: read as they are', out)
+
     def rows_of_export(self, load):
         out = self.convert("--load-dir", load, "--save-dir", load + "_hf", "--target-format", "huggingface")
         embedding = tensors_of(load + "_hf")["model.embed_tokens.weight"]
@@ -356,7 +392,7 @@ class HuggingFace(unittest.TestCase):
         file = self.path("b", "release", "mp_rank_00", "model_optim_rng.pt")
         state = reference_files.load_file(file)
         for name, value in (("rotary_interleaved", True), ("rotary_percent", 0.5),
-                            ("window_size", [128, 0]), ("qk_l2_norm", True),
+                            ("window_size", [128, 5]), ("qk_l2_norm", True),
                             ("multi_latent_attention", True)):
             before = getattr(state["args"], name, None)
             setattr(state["args"], name, value)
