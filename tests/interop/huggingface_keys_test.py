@@ -4,7 +4,6 @@ and which keys other code than the class itself reads.
 
 huggingface_keys_test.py CHECKPOINT_UTIL [unittest arguments]
 """
-import contextlib
 import hashlib
 import json
 import os
@@ -18,7 +17,6 @@ try:
     import torch
     import transformers
     from transformers import AutoConfig, AutoModelForCausalLM
-    from transformers.configuration_utils import PreTrainedConfig
 except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)
@@ -134,28 +132,6 @@ def read_json(*names):
         return json.load(file)
 
 
-@contextlib.contextmanager
-def keys_read():
-    """The names of a config's attributes that any code asks for meanwhile."""
-    found = set()
-    original = PreTrainedConfig.__getattribute__
-
-    def logging_getattribute(self, name):
-        try:
-            value = original(self, name)
-        except AttributeError:
-            found.add(name)
-            raise
-        if not callable(value):
-            found.add(name)
-        return value
-    PreTrainedConfig.__getattribute__ = logging_getattribute
-    try:
-        yield found
-    finally:
-        PreTrainedConfig.__getattribute__ = original
-
-
 class Keys(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -242,33 +218,6 @@ class Keys(unittest.TestCase):
                 self.assertEqual(written.get(key), config.get(key), (name, key))
             self.assertFalse([key for key in written if key.endswith("_config")], name)
             self.assertEqual(loaded(out).generation_config.eos_token_id, [5, 7])
-
-    def test_no_key_that_transformers_reads_is_called_unread(self):
-        for name, config in self.configs.items():
-            with keys_read() as found:
-                compute(self.path(name))
-                model = AutoModelForCausalLM.from_pretrained(self.path(name))
-                tokens = torch.arange(24).reshape(2, 12)
-                model.train()
-                model(tokens, labels=tokens, attention_mask=torch.ones_like(tokens))
-                model.generate(tokens, max_new_tokens=2, cache_implementation="static", do_sample=False)
-            names = {n for n in found if not n.startswith("__")} - set(dir(PreTrainedConfig))
-            names -= {"_post_init_done", "_heterogeneity_spec"}
-            self.assertIn("is_causal", names)
-            changed = config | {n: None for n in names if n not in config}
-            # Null is not a value of every key: those that are refused by name are not called unread.
-            while True:
-                out, message = self.exported(self.folder(name, changed))
-                if out is not None:
-                    break
-                key = message.split(": expected")[0].split(": ")[-1]
-                self.assertIn(key, changed, message)
-                del changed[key]
-            noted = [line for line in message.splitlines() if "does not read it" in line]
-            # Words of processors of images, which generate() asks every config for.
-            noted = [line.split(": ")[-1].replace('"', "").split(", ") for line in noted]
-            unread = {key for keys in noted for key in keys}
-            self.assertEqual({key for key in unread if "vision" not in key}, set(), name)
 
     def test_keys_that_other_code_reads_are_taken_or_refused_as_they_count(self):
         layers = ["full_attention", "sliding_attention"]
