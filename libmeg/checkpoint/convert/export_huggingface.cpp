@@ -96,6 +96,7 @@ class ExportPlanner {
         const std::vector<model::HuggingFaceTensor> tensors,
         model::hugging_face_tensors(config.architecture.family, model_, shared_expert_size(args)));
     MEG_RETURN_IF_ERROR(add_tensors(tensors));
+    plan_.notes.insert(plan_.notes.end(), checkpoint_.notes().begin(), checkpoint_.notes().end());
     plan_.source = checkpoint_.folder();
     return std::move(plan_);
   }

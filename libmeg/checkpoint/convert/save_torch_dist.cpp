@@ -267,6 +267,7 @@ Result<SavedTorchDist> save_torch_dist(const MegatronCheckpoint& checkpoint,
   SavedTorchDist saved;
   MEG_RETURN_IF_ERROR(check_tied_copy(checkpoint, options.keep_optimizer, &saved.notes));
   note_drifted_replicas(checkpoint, options.keep_optimizer, &saved.notes);
+  saved.notes.insert(saved.notes.end(), checkpoint.notes().begin(), checkpoint.notes().end());
   const std::string name = reshard_folder_name(checkpoint);
   MEG_ASSIGN_OR_RETURN(io::AtomicFolder folder,
                        io::AtomicFolder::create((std::filesystem::path(save_dir) / name).string()));
