@@ -98,12 +98,13 @@ TEST(Reshard, RefusesToSaveOverWhatItReads) {
   const Result<ReshardPlan> plan = plan_reshard(*checkpoint, test::to_layout(1, 1));
   ASSERT_TRUE(plan.has_value());
   for (const std::string save :
-       {"load", "load/", "link", "load/iter_0000100", "load/../load", "load/iter_0000100/a"}) {
+       {"load", "load/", "link", "load/iter_0000100", "load/../load", "load/iter_0000100/a",
+        "load/other", "link/other"}) {
     const Status status = save_reshard(*checkpoint, *plan, folder.path(save), {});
     EXPECT_THAT(status.message(), HasSubstr("outside the checkpoint that is read")) << save;
   }
   EXPECT_EQ(folder.file_count(), 2);
-  EXPECT_TRUE(save_reshard(*checkpoint, *plan, folder.path("load/other"), {}).ok());
+  EXPECT_TRUE(save_reshard(*checkpoint, *plan, folder.path("other"), {}).ok());
 }
 
 // The embedding, its master and its moments.
