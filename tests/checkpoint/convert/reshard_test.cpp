@@ -97,9 +97,8 @@ TEST(Reshard, RefusesToSaveOverWhatItReads) {
   ASSERT_TRUE(checkpoint.has_value());
   const Result<ReshardPlan> plan = plan_reshard(*checkpoint, test::to_layout(1, 1));
   ASSERT_TRUE(plan.has_value());
-  for (const std::string save :
-       {"load", "load/", "link", "load/iter_0000100", "load/../load", "load/iter_0000100/a",
-        "load/other", "link/other"}) {
+  for (const std::string save : {"load", "load/", "link", "load/iter_0000100", "load/../load",
+                                 "load/iter_0000100/a", "load/other", "link/other"}) {
     const Status status = save_reshard(*checkpoint, *plan, folder.path(save), {});
     EXPECT_THAT(status.message(), HasSubstr("outside the checkpoint that is read")) << save;
   }
