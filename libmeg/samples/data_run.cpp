@@ -150,10 +150,11 @@ Status resolve_blends(const DataArgs& args, GptDataConfig& config) {
 }
 
 Status resolve_surplus(const DataArgs& args, GptDataConfig& config) {
-  if (!args.mid_level_dataset_surplus.has_value()) return Status();
+  const double surplus = args.mid_level_dataset_surplus.value_or(kMidLevelDatasetSurplus);
   // Before, the blend's own size has the margin, so that another one would be another run.
-  if (config.version.blend_margin == megatron::BlendMargin::kOnTop) {
-    config.mid_level_dataset_surplus = *args.mid_level_dataset_surplus;
+  if (config.version.blend_margin == megatron::BlendMargin::kOnTop ||
+      surplus == kMidLevelDatasetSurplus) {
+    config.mid_level_dataset_surplus = surplus;
     return Status();
   }
   return make_error(StatusCode::kUnsupported, "--mid-level-dataset-surplus: {} has none",

@@ -48,10 +48,6 @@ Result<io::FileLock> lock_files(const GptIndexCacheFiles& files,
   return lock_cache(files.sidecar, all, waiting);
 }
 
-}  // namespace
-
-namespace {
-
 /// The first cache that can be used, or why the first one that is there cannot.
 Result<PlaceFinding> look_at_places(CacheSource* source) {
   MEG_RETURN_IF_ERROR(source->check());
