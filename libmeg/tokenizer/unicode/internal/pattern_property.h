@@ -30,6 +30,7 @@ namespace pattern_script_tables {
 std::span<const PropertyRange> ranges();
 std::span<const PropertyName> names();
 }  // namespace pattern_script_tables
+
 namespace alphabetic_tables {
 std::span<const PropertyRange> ranges();
 std::span<const PropertyName> names();
