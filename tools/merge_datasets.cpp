@@ -5,8 +5,10 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "libmeg/base/dtype.h"
@@ -71,7 +73,8 @@ Result<std::vector<std::string>> resolve_inputs(const Arguments& arguments) {
     if (!dataset::is_dataset_folder(input)) {
       resolved.push_back(input);
       // Where both are there, and the folder has datasets, too, it may have been meant.
-      if (dataset::is_dataset_folder(input + "/") &&
+      std::error_code missing;
+      if (std::filesystem::is_directory(input, missing) &&
           dataset::dataset_prefixes_in(input + "/").has_value()) {
         note(fmt::format("{0}: the dataset, not the folder {0}/", input));
       }
