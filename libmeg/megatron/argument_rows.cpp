@@ -507,7 +507,7 @@ constexpr ArgumentRow kTrainingRows[] = {
   {kTraining, "--error-injection-type", "", "error_injection_type", "", kValue, kText, "'transient_error'", "", "correct_result transient_error persistent_error", "", "core_v0.10.0", "core_v0.19.0", kModel, "", "", "", ""},
   {kTraining, "--rerun-mode", "", "rerun_mode", "", kValue, kText, "'validate_results'", "", "disabled validate_results report_stats", "", "core_v0.10.0", "core_v0.19.0", kNone, "fault detection and tolerance", "", "", ""},
   {kTraining, "--check-for-spiky-loss", "", "check_for_spiky_loss", "", kSwitch, kBool, "False", "True", "", "", "core_v0.10.0", "core_v0.19.0", kOptimizer, "", "", "", ""},
-  {kTraining, "--seed", "", "seed", "", kValue, kInteger, "1234", "", "", "", "v2.6", "core_v0.19.0", kData, "", "N", "1..4294967295", "random seed"},
+  {kTraining, "--seed", "", "seed", "", kValue, kInteger, "1234", "", "", "", "v2.6", "core_v0.19.0", kData, "", "N", "0..4294967295", "random seed"},
   {kTraining, "--te-rng-tracker", "", "te_rng_tracker", "", kSwitch, kBool, "False", "True", "", "", "core_v0.11.0", "core_v0.19.0", kModel, "", "", "", ""},
   {kTraining, "--inference-rng-tracker", "", "inference_rng_tracker", "", kSwitch, kBool, "False", "True", "", "", "core_v0.11.0", "core_v0.19.0", kModel, "", "", "", ""},
   {kTraining, "--data-parallel-random-init", "", "data_parallel_random_init", "", kSwitch, kBool, "False", "True", "", "", "6ef5bdc", "core_v0.19.0", kParallel, "", "", "", "seed data-parallel ranks differently"},

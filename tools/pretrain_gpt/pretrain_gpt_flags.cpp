@@ -239,6 +239,10 @@ Status finish_pretrain_flags(const Flags& flags, PretrainFlags& run) {
   tell_useless_flags(run.args);
   MEG_RETURN_IF_ERROR(drop_unused_args(run));
   read_data_args(args, run.data);
+  // Megatron's programs that only build index caches take 0; what seeds generators refuses it.
+  if (run.data.seed == 0) {
+    return Status(StatusCode::kInvalidArgument, "--seed: expected 1 to 4294967295, found 0");
+  }
   // Only now: what a checkpoint says of the model is compared as well.
   run.settings = flags.settings();
   return args.status();
