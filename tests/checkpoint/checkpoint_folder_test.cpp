@@ -73,9 +73,9 @@ TEST(CheckpointFolderGolden, EveryCaseIsFoundInItsFormat) {
     ++cases;
     if (name.starts_with("hf_")) {
       EXPECT_EQ(found->format, CheckpointFormat::kHuggingFace);
-    } else if (name.find("dist_") != std::string::npos) {
+    } else if (name.find("dist_") != std::string::npos || name.ends_with("fully_reshardable")) {
       EXPECT_EQ(found->format, CheckpointFormat::kTorchDist);
-      EXPECT_EQ(found->iteration, 200);
+      EXPECT_EQ(found->iteration, name.starts_with("core_shift") ? 2 : 200);
     } else {
       EXPECT_EQ(found->format, name == "old_deepspeed_tp2" ? CheckpointFormat::kDeepSpeed
                                                            : CheckpointFormat::kMpRank);
@@ -90,6 +90,7 @@ TEST(CheckpointFolderGolden, EveryCaseIsFoundInItsFormat) {
 TEST(CheckpointFolderGolden, RanksAreThoseOfTheCasesName) {
   MEG_REQUIRE_SHARED("oracle/checkpoints");
   const std::regex sizes("tp(\\d)(?:pp(\\d))?(?:_ep(\\d))?");
+  const std::regex stages_alone("_pp(\\d)");
   for (const auto& entry : fs::directory_iterator(shared_path("oracle/checkpoints"))) {
     const std::string name = entry.path().filename().string();
     if (!entry.is_directory() || name == "evil") continue;
@@ -102,8 +103,11 @@ TEST(CheckpointFolderGolden, RanksAreThoseOfTheCasesName) {
     const std::string tail = to == std::string::npos ? "tp1" : name.substr(to);
     ASSERT_TRUE(std::regex_search(tail, match, sizes));
     const int tensor_ranks = std::stoi(match[1]);
-    const int second_ranks = std::max(match[2].matched ? std::stoi(match[2]) : 1,
-                                      match[3].matched ? std::stoi(match[3]) : 1);
+    std::smatch stages;
+    const bool has_stages_alone = std::regex_search(name, stages, stages_alone);
+    const int second_ranks = std::max({match[2].matched ? std::stoi(match[2]) : 1,
+                                       match[3].matched ? std::stoi(match[3]) : 1,
+                                       has_stages_alone ? std::stoi(stages[1]) : 1});
     ASSERT_EQ(found->ranks.size(), static_cast<size_t>(tensor_ranks * second_ranks));
     size_t i = 0;
     for (int t = 0; t < tensor_ranks; ++t) {
@@ -112,7 +116,8 @@ TEST(CheckpointFolderGolden, RanksAreThoseOfTheCasesName) {
         EXPECT_EQ(rank.name, rank_folder_name(t, p, second_ranks));
         EXPECT_EQ(rank.numbers, second_ranks == 1 ? std::vector{t} : (std::vector{t, p}));
         EXPECT_TRUE(fs::exists(rank.file)) << rank.file;
-        EXPECT_EQ(rank.has_distrib_optim, name.find("distopt") != std::string::npos);
+        EXPECT_EQ(rank.has_distrib_optim,
+                  name.find("distopt") != std::string::npos || name.starts_with("core_shift"));
       }
     }
   }

@@ -28,7 +28,8 @@ using nlohmann::json;
 
 constexpr char kOracle[] = "oracle/training";
 // The oracle's vocabulary: 290 tokens, the last ends documents, padded to 296 rows.
-constexpr tools::Vocabulary kVocabulary = {.vocab_size = 290, .padded_vocab_size = 296, .eod = 289};
+constexpr tools::Vocabulary kVocabulary = {
+    .vocab_size = 290, .padded_vocab_size = 296, .eod = 289, .pad = std::nullopt};
 
 /// How near a run comes, as the oracle's README measured it (relative).
 struct Bounds {

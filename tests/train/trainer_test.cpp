@@ -142,8 +142,7 @@ TEST(Trainer, DiesOfALossOfAnEvaluationThatIsNotFinite) {
         {});
     const Status status = run.run();
     EXPECT_EQ(status.ok(), !check);
-    EXPECT_EQ(run.count("validation loss at iteration 2 | lm loss value: NAN |"),
-              check ? 0 : 1);
+    EXPECT_EQ(run.count("validation loss at iteration 2 | lm loss value: NAN |"), check ? 0 : 1);
     if (check) {
       EXPECT_EQ(status.message().find("evaluation: loss: expected finite numbers, found NaN"), 0U)
           << status.message();

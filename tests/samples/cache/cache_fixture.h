@@ -93,6 +93,7 @@ class CacheTest : public testing::Test {
 
   std::map<std::string, std::string> contents() const {
     std::map<std::string, std::string> contents;
+    if (!std::filesystem::exists(cache_)) return contents;
     for (const auto& entry : std::filesystem::directory_iterator(cache_)) {
       contents[entry.path().filename().string()] = read_file(entry.path().string());
     }
