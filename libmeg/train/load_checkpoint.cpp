@@ -159,7 +159,7 @@ Status check_lr_mult(const checkpoint::OptimizerState& saved) {
   return {};
 }
 
-// torch's load_state_dict takes these over, so that Megatron goes on with them whatever its flags
+// torch's load_state_dict takes these over, so that Megatron continues with them whatever its flags
 // say, and without a word. Here flags mean what they say.
 void tell_other_settings(const checkpoint::OptimizerState& saved, RunParts parts,
                          const PrintLine& print) {
@@ -167,7 +167,7 @@ void tell_other_settings(const checkpoint::OptimizerState& saved, RunParts parts
     if (found == given) return;
     print(
         fmt::format("WARNING: {}: {} in the checkpoint, {} from the flags, which counts "
-                    "(Megatron-LM goes on with the checkpoint's)",
+                    "(Megatron-LM continues with the checkpoint's)",
                     name, found, given));
   };
   const auto compare_rates = [&](const checkpoint::ParamGroupState& group, std::string_view prefix,

@@ -330,7 +330,7 @@ TEST(TrainerOptionsTest, RatesThatOverrideTheCheckpointsAreSaid) {
   options.schedule.lr = 0.02;
   options.schedule.min_lr = 0.001;
   const FinishedRun more = run(options);
-  const std::string why = ", which counts (Megatron-LM goes on with the checkpoint's)";
+  const std::string why = ", which counts (Megatron-LM continues with the checkpoint's)";
   EXPECT_THAT(more.said("WARNING: "),
               ElementsAre("WARNING: lr: 0.01 in the checkpoint, 0.02 from the flags" + why,
                           "WARNING: min_lr: 0 in the checkpoint, 0.001 from the flags" + why));

@@ -21,7 +21,7 @@ namespace meg::checkpoint {
 Status check_architecture(const MegatronCheckpoint& checkpoint, const megatron::FieldLookup& run,
                           std::string_view reason = "not the model of this run");
 
-/// Adds to the args that a run saves what it goes on with from this checkpoint without a flag for
+/// Adds to the args that a run saves what it continues with from this checkpoint without a flag for
 /// it: the tokens of tables that came without padding rows (true_vocab_size), if the run has
 /// their rows and its tokenizer no more, and the window of attention that it stays inside of.
 void keep_unsaid_args(const MegatronCheckpoint& checkpoint, TrainingArgs* args);
