@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <string_view>
 
 #include "libmeg/model/pipeline_layout.h"
 #include "libmeg/train/internal/trainer_state.h"
@@ -170,6 +172,19 @@ Status check_combinations(const TrainerOptions& options) {
   return options.config.check_positions("seq_length", options.data.sequence_length);
 }
 
+/// A GPU with one queue for all streams does nothing that was queued after a send until the other
+/// stage receives it, and interleaved schedules whose groups have more micro-batches than there are
+/// stages receive later than that: the stages would wait for each other in a circle.
+Status check_one_queue(const TrainerOptions& options, int64_t stages, int64_t group) {
+  const char* const queues = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+  const bool is_one = queues != nullptr && std::string_view(queues) == "1";
+  if (!is_one || !options.model.device.is_cuda() || group <= stages) return {};
+  return make_error(StatusCode::kUnsupported,
+                    "microbatch_group_size_per_vp_stage: expected at most the {} pipeline stages "
+                    "with CUDA_DEVICE_MAX_CONNECTIONS=1, found {}: unset that variable",
+                    stages, group);
+}
+
 Status check_pipeline(const TrainerOptions& options, const parallel::ParallelState& ranks) {
   const int64_t stages = ranks.pipeline()->size();
   const int64_t virtual_stages = options.virtual_pipeline_model_parallel_size;
@@ -180,8 +195,9 @@ Status check_pipeline(const TrainerOptions& options, const parallel::ParallelSta
                                      .split = options.pipeline_split})
           .status());
   if (virtual_stages == 1) return {};
-  return options.batch_schedule.check_micro_batches_fill(
-      stages, options.microbatch_group_size_per_vp_stage.value_or(stages));
+  const int64_t group = options.microbatch_group_size_per_vp_stage.value_or(stages);
+  MEG_RETURN_IF_ERROR(check_one_queue(options, stages, group));
+  return options.batch_schedule.check_micro_batches_fill(stages, group);
 }
 
 Status check_ranks(const TrainerOptions& options, const parallel::ParallelState& ranks) {

@@ -159,6 +159,24 @@ TEST_F(NcclRanksTest, OneQueueForAllStreamsHoldsNoStageUp) {
   expect_ok(state.end());
 }
 
+TEST_F(NcclRanksTest, OneQueueIsRefusedWhereStagesWouldWaitInACircle) {
+  ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "1", /*overwrite=*/1);
+  if (launched_ranks(2)) return;
+  const ParallelState state = connected({1, 1, 1, 0, 2});
+  model::GptConfig config = test::small_config();
+  config.num_layers = 4;
+  auto options = test::small_run({.train_iters = 1, .eval_iters = 1, .eval_interval = 2}, config,
+                                 /*micro_batches=*/8, state.data()->size());
+  options.model.device = state.device();
+  options.virtual_pipeline_model_parallel_size = 2;
+  options.microbatch_group_size_per_vp_stage = 4;
+  const test::SmallTrainer run(std::move(options), {}, state);
+  EXPECT_EQ(run.trainer, nullptr);
+  EXPECT_EQ(run.status.code(), StatusCode::kUnsupported);
+  EXPECT_THAT(run.status.message(), HasSubstr("CUDA_DEVICE_MAX_CONNECTIONS=1, found 4"));
+  expect_ok(state.end());
+}
+
 TEST_F(NcclRanksTest, RankWithoutAGpuOfItsOwnIsRefused) {
   if (launched_ranks(2, /*devices=*/1)) return;
   const auto state = connect({1, 1, 1, 0, 1});
