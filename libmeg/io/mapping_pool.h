@@ -32,7 +32,7 @@ class MappingPool {
 
   explicit MappingPool(const Limits& limits) : limits_(limits) {}
 
-  /// Whether something with so many mappings may stay open; counts it where it may.
+  /// Whether something with this number of mappings may stay open; counts it where it may.
   bool keep(int64_t mappings);
 
   /// What was put() for `user` and is still open; null: nothing.

@@ -21,7 +21,7 @@ constexpr int64_t kMerged = 8;
 
 /// An id and the place of its lookup. Ordered by these numbers, of which no two are equal, lookups
 /// are sorted stably by their ids. 32 bits each: the table would not fit into memory before its
-/// rows are more, and launch() refuses so many lookups.
+/// rows are more, and launch() refuses more lookups.
 __device__ int64_t key_of(int64_t id, int64_t lookup) { return id * (int64_t{1} << 32) + lookup; }
 
 __device__ int64_t id_of(int64_t key) { return key >> 32; }

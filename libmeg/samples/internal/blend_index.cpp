@@ -13,7 +13,7 @@ namespace {
 /// The samples between two questions whether to continue, which take longer than a sample.
 constexpr size_t kSamplesOfPiece = 4096;
 
-/// Up to so many datasets looking at all is as fast as a tournament.
+/// Up to this number of datasets, a scan of all is as fast as a tournament.
 constexpr size_t kMostScanned = 64;
 
 Status check_cancelled(const CacheCancelled& cancelled) {

@@ -13,7 +13,7 @@
 namespace meg::samples {
 namespace {
 
-/// A blend of so many datasets is worth several threads that look for its caches.
+/// From this number of datasets on, several threads look for the caches of a blend.
 constexpr size_t kManyParts = 64;
 constexpr int kMostLookers = 16;
 

@@ -47,7 +47,7 @@ ArgValue arg_value(const megatron::FieldValue& field);
 /// The same, but the words of a list become integers.
 ArgValue whole_numbers_arg(const megatron::FieldValue& field);
 
-/// window_size, Megatron's tuple, of a causal model whose attention looks back over so many tokens.
+/// window_size, Megatron's tuple, of a causal model whose attention spans this number of tokens.
 ArgValue window_size_arg(int64_t attention_window);
 
 /// Megatron's args: names and values in the order of its argparse.Namespace.
