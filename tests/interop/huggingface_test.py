@@ -202,7 +202,7 @@ class HuggingFace(unittest.TestCase):
                          "--target-format", "huggingface")
             self.same_tensors(expected, tensors_of(self.path(form + "_hf")))
             self.assertEqual(read_json(self.path(form + "_hf", "config.json"))["dtype"], "bfloat16")
-            self.assertEqual("elements of several types" in out, form == "torch")
+            self.assertIn("elements of several types", out)
         self.same_states("a", "torch", "torch_dist")
         for flag, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16)):
             self.convert("--load-dir", self.path("a"), "--save-dir", self.path(flag),
