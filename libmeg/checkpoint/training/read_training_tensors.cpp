@@ -27,12 +27,14 @@ constexpr std::string_view kWordEmbeddings = "embedding.word_embeddings.weight";
 /// Collects what the targets take of the checkpoint's tensors, and reads all of it at once.
 class TensorsReader {
  public:
-  TensorsReader(const std::string& path, std::span<const LogicalParameter> parameters,
-                bool is_before_first_step, const TrainingTensorOptions& options)
-      : path_(path), is_before_first_step_(is_before_first_step), options_(options) {
+  TensorsReader(const MegatronCheckpoint& checkpoint, const TrainingTensorOptions& options)
+      : path_(checkpoint.folder().folder),
+        is_before_first_step_(!checkpoint.optimizer().has_state &&
+                              checkpoint.optimizer().form != OptimizerForm::kNone),
+        options_(options) {
     // Keyed by canonical name, which is the same for all names that revisions have given a
     // parameter.
-    for (const LogicalParameter& parameter : parameters) {
+    for (const LogicalParameter& parameter : checkpoint.parameters()) {
       by_name_.emplace(parameter.name, &parameter);
     }
   }
@@ -162,44 +164,22 @@ class TensorsReader {
   std::map<std::tuple<const LogicalTensor*, DType, int64_t>, size_t> of_tensor_;
 };
 
-Status read(TensorsReader reader, std::span<const TrainingTensorTarget> targets) {
-  for (const TrainingTensorTarget& target : targets) MEG_RETURN_IF_ERROR(reader.add(target));
-  return reader.read();
-}
-
-Status out_of_memory(const std::string& path) {
-  return make_error(StatusCode::kResourceExhausted, "{}: out of memory", path);
-}
-
 }  // namespace
-
-Status read_training_tensors(const LogicalCheckpoint& checkpoint,
-                             std::span<const TrainingTensorTarget> targets,
-                             const TrainingTensorOptions& options) {
-  try {
-    return read(TensorsReader(checkpoint.path, checkpoint.parameters,
-                              checkpoint.is_before_first_step, options),
-                targets);
-  } catch (const std::bad_alloc&) {
-    return out_of_memory(checkpoint.path);
-  }
-}
 
 Status read_training_tensors(const MegatronCheckpoint& checkpoint,
                              std::span<const TrainingTensorTarget> targets,
                              const TrainingTensorOptions& options) {
-  const std::string& path = checkpoint.folder().folder;
-  const OptimizerLayout& optimizer = checkpoint.optimizer();
-  const bool is_before_first_step = !optimizer.has_state && optimizer.form != OptimizerForm::kNone;
   const bool has_table = std::any_of(targets.begin(), targets.end(), [](const auto& target) {
     return target.name == kWordEmbeddings || target.name == model::kTiedCopyName;
   });
   if (has_table) MEG_RETURN_IF_ERROR(check_tied_copy(checkpoint));
   try {
-    return read(TensorsReader(path, checkpoint.parameters(), is_before_first_step, options),
-                targets);
+    TensorsReader reader(checkpoint, options);
+    for (const TrainingTensorTarget& target : targets) MEG_RETURN_IF_ERROR(reader.add(target));
+    return reader.read();
   } catch (const std::bad_alloc&) {
-    return out_of_memory(path);
+    return make_error(StatusCode::kResourceExhausted, "{}: out of memory",
+                      checkpoint.folder().folder);
   }
 }
 

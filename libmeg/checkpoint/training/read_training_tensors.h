@@ -8,7 +8,6 @@
 
 #include "libmeg/base/status.h"
 #include "libmeg/checkpoint/dialects/mp_rank/megatron_checkpoint.h"
-#include "libmeg/checkpoint/state/logical_checkpoint.h"
 
 namespace meg::checkpoint {
 
@@ -39,9 +38,6 @@ struct TrainingTensorOptions {
 /// kNotFound if the checkpoint has no such parameter or state, kInvalidArgument if the shape
 /// differs, kCorruption if a tensor does not match its CRC in the file; messages name the folder or
 /// the file and the parameter.
-Status read_training_tensors(const LogicalCheckpoint& checkpoint,
-                             std::span<const TrainingTensorTarget> targets,
-                             const TrainingTensorOptions& options = {});
 Status read_training_tensors(const MegatronCheckpoint& checkpoint,
                              std::span<const TrainingTensorTarget> targets,
                              const TrainingTensorOptions& options = {});
