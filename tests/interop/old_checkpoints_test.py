@@ -342,6 +342,10 @@ class DeepSpeed(Case):
         self.change(root, lambda state: state.update(mp_world_size=2))
         os.remove(os.path.join(root, "1000", "mp_rank_01_model_states.pt"))
         self.assertIn("missing: mp_rank_01", self.refuse(root, *flags_of(SHAPE)))
+        done = cases.run(VERIFY, "checkpoint", root)
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("/mp_rank_01_model_states.pt: rank_files: expected 2 rank files (tensor 2 x pipeline 1 in args), "
+                      "found no such file", done.stdout)
 
 
 class OtherModels(Case):

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <set>
 
 #include "libmeg/checkpoint/dialects/mp_rank/internal/args/checkpoint_args.h"
@@ -14,8 +13,6 @@
 namespace meg::checkpoint {
 namespace {
 
-/// Sizes that no cluster has are refused before anything is multiplied or listed by them.
-constexpr int64_t kMaxRanks = 1 << 20;
 /// Missing rank files that are reported one by one; the rest is counted with the last of them.
 constexpr int64_t kMaxNamedRanks = 64;
 
@@ -41,7 +38,7 @@ class RankReader {
     } else {
       for (const RankFolder& rank : folder_.ranks) open(rank);
       if (!found_.ranks.empty()) {
-        MEG_RETURN_IF_ERROR(read_sizes());
+        read_sizes();
         MEG_RETURN_IF_ERROR(read_config());
       }
       place_ranks();
@@ -71,7 +68,7 @@ class RankReader {
   bool has_composed_ranks() const;
   static RankContent content_of(const RankFile& file);
   Status open_composed();
-  Status read_sizes();
+  void read_sizes();
   Status read_config();
   void place_ranks();
   Status check_order();
@@ -121,9 +118,7 @@ bool RankReader::has_composed_ranks() const {
   // If the first file cannot be opened, open() reports it in the other branch.
   const Result<TorchFile> first = TorchFile::open(folder_.ranks[0].file, opening_);
   if (!first.has_value()) return false;
-  const std::optional<PickleId> args = first->graph().find(first->root(), "args");
-  return args.has_value() &&
-         int_arg(first->graph(), *args, "expert_model_parallel_size").value_or(1) > 1;
+  return RankFacts::of(*first).expert_size > 1;
 }
 
 RankContent RankReader::content_of(const RankFile& file) {
@@ -160,35 +155,16 @@ Status RankReader::open_composed() {
   return Status();
 }
 
-/// The parallel sizes: args' of the first readable rank, else as many as the folders' names say.
-Status RankReader::read_sizes() {
-  const RankContent& first = found_.ranks.front();
-  int64_t max_tensor = 0;
-  int64_t max_pipeline = 0;
-  for (const RankFolder& rank : folder_.ranks) {
-    max_tensor = std::max<int64_t>(max_tensor, rank.numbers[0]);
-    if (rank.numbers.size() > 1) max_pipeline = std::max<int64_t>(max_pipeline, rank.numbers[1]);
+/// The parallel sizes: those of the first readable rank, otherwise those of the folders' names.
+void RankReader::read_sizes() {
+  const TorchFile& first = *found_.ranks.front().file;
+  const Result<RankSizes> stated = rank_sizes(folder_, first);
+  if (!stated.has_value()) {
+    add_problem(problem_of(CheckpointCheck::kSizes, first.path(), stated.error()));
   }
-  const auto size = [&](std::string_view name) -> std::optional<int64_t> {
-    if (!first.args.has_value()) return std::nullopt;
-    return int_arg(first.file->graph(), *first.args, name);
-  };
-  std::optional<int64_t> tensor = size("tensor_model_parallel_size");
-  if (!tensor.has_value()) tensor = size("model_parallel_size");
-  found_.tensor_size = tensor.value_or(max_tensor + 1);
-  found_.pipeline_size = size("pipeline_model_parallel_size").value_or(max_pipeline + 1);
-  if (found_.tensor_size < 1 || found_.pipeline_size < 1 || found_.tensor_size > kMaxRanks ||
-      found_.pipeline_size > kMaxRanks / found_.tensor_size) {
-    add_problem(
-        {.check = CheckpointCheck::kSizes,
-         .file = first.file->path(),
-         .subject = "args",
-         .expected = "parallel sizes above 0",
-         .found = fmt::format("tensor {}, pipeline {}", found_.tensor_size, found_.pipeline_size)});
-    found_.tensor_size = max_tensor + 1;
-    found_.pipeline_size = max_pipeline + 1;
-  }
-  return Status();
+  const RankSizes sizes = stated.has_value() ? *stated : sizes_by_names(folder_, 1);
+  found_.tensor_size = sizes.tensor;
+  found_.pipeline_size = sizes.pipeline;
 }
 
 Status RankReader::read_config() {
@@ -206,8 +182,7 @@ Status RankReader::read_config() {
     report_.notes.push_back(fmt::format("{}: no args: shapes were not checked ({})",
                                         first.file->path(), config.error().message()));
   }
-  const std::optional<PickleId> version = first.top("checkpoint_version");
-  found_.version = version.has_value() ? first.file->graph().as_number(*version).value_or(0) : 0;
+  found_.version = RankFacts::of(*first.file).version;
   return Status();
 }
 
@@ -281,9 +256,13 @@ void RankReader::check_missing() {
         ++report_.problems.back().count;
         continue;
       }
+      // Named as those that are there: every format names its files after the rank.
+      const RankFolder& known = folder_.ranks.front();
+      std::string file = known.file;
+      file.replace(file.rfind(known.name), known.name.size(), name);
       add_problem(
           {.check = CheckpointCheck::kRankFiles,
-           .file = (std::filesystem::path(folder_.folder) / name / "model_optim_rng.pt").string(),
+           .file = std::move(file),
            .expected = fmt::format("{} rank files (tensor {} x pipeline {} in args)",
                                    found_.tensor_size * found_.pipeline_size, found_.tensor_size,
                                    found_.pipeline_size),

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "libmeg/checkpoint/dialects/mp_rank/internal/args/checkpoint_args.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/rank_files.h"
 #include "libmeg/checkpoint/verify/internal/rank_checks.h"
 
 // Compares each rank's plain values with the first rank's. Which of two different values is right
@@ -22,6 +23,10 @@ constexpr size_t kLongestValue = size_t{1} << 16;
 /// What a problem shows of a value.
 constexpr size_t kShownValue = 80;
 
+std::string number_text(const std::optional<int64_t>& number) {
+  return number.has_value() ? std::to_string(*number) : "nothing";
+}
+
 class AgreementChecker {
  public:
   AgreementChecker(const CheckpointRanks& ranks, const VerifyCheckpointOptions& options,
@@ -33,8 +38,7 @@ class AgreementChecker {
   void check_sizes();
 
  private:
-  void check_value(std::string_view check, const RankContent& rank, std::string_view key,
-                   std::string_view likely_cause);
+  void check_facts(const RankContent& rank);
   void check_args(const RankContent& rank);
   void check_world_size();
   void check_vocabulary();
@@ -64,38 +68,44 @@ class AgreementChecker {
 
 void AgreementChecker::check_folder_iteration(const CheckpointFolder& folder) {
   if (folder.is_release || !folder.iteration.has_value()) return;
-  const std::optional<PickleId> id = first_.top("iteration");
-  const std::optional<int64_t> found =
-      id.has_value() ? first_.file->graph().as_int(*id) : std::nullopt;
+  const std::optional<int64_t> found = RankFacts::of(*first_.file).iteration;
   if (found == folder.iteration) return;
   report_.problems.push_back(
       {.check = CheckpointCheck::kIteration,
        .file = first_.file->path(),
        .expected = fmt::format("{} as the folder's name says", *folder.iteration),
-       .found = text(first_, id, kShownValue),
+       .found = number_text(found),
        .likely_cause = "a folder that was renamed, or a file of another one"});
 }
 
 void AgreementChecker::check_ranks() {
   for (const RankContent& rank : ranks_.ranks) {
     if (&rank == &first_) continue;
-    check_value(CheckpointCheck::kIteration, rank, "iteration",
-                "a rank's file of another checkpoint, or an interrupted save");
-    check_value(CheckpointCheck::kCheckpointVersion, rank, "checkpoint_version", "");
+    check_facts(rank);
     check_args(rank);
   }
 }
 
-void AgreementChecker::check_value(std::string_view check, const RankContent& rank,
-                                   std::string_view key, std::string_view likely_cause) {
-  const std::string expected = text(first_, first_.top(key), kShownValue);
-  const std::string found = text(rank, rank.top(key), kShownValue);
-  if (expected == found) return;
-  report_.problems.push_back({.check = check,
-                              .file = rank.file->path(),
-                              .expected = fmt::format("{} as in {}", expected, first_.folder_name),
-                              .found = found,
-                              .likely_cause = std::string(likely_cause)});
+void AgreementChecker::check_facts(const RankContent& rank) {
+  const RankFacts expected = RankFacts::of(*first_.file), found = RankFacts::of(*rank.file);
+  const auto add_problem = [&](std::string_view check, const std::string& expected_text,
+                               std::string found_text, std::string likely_cause) {
+    report_.problems.push_back(
+        {.check = check,
+         .file = rank.file->path(),
+         .expected = fmt::format("{} as in {}", expected_text, first_.folder_name),
+         .found = std::move(found_text),
+         .likely_cause = std::move(likely_cause)});
+  };
+  if (found.iteration != expected.iteration) {
+    add_problem(CheckpointCheck::kIteration, number_text(expected.iteration),
+                number_text(found.iteration),
+                "a rank's file of another checkpoint, or an interrupted save");
+  }
+  if (found.version != expected.version) {
+    add_problem(CheckpointCheck::kCheckpointVersion, fmt::format("{}", expected.version),
+                fmt::format("{}", found.version), "");
+  }
 }
 
 std::set<std::string> field_names(const RankContent& rank) {

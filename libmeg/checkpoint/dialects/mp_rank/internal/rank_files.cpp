@@ -53,38 +53,13 @@ std::optional<int64_t> first_top(const TorchFile& file, std::initializer_list<co
   return std::nullopt;
 }
 
-/// DeepSpeed stores it beside the model.
-std::optional<int64_t> tensor_size_of(const TorchFile& file) {
-  // The second name is that of 2019 and 2020.
-  const auto size = first_arg(file, {"tensor_model_parallel_size", "model_parallel_size"});
-  return size.has_value() ? size : first_top(file, {"mp_world_size"});
-}
-
-std::optional<int64_t> pipeline_size_of(const TorchFile& file) {
-  return first_arg(file, {"pipeline_model_parallel_size"});
-}
-
-int64_t expert_size_of(const TorchFile& file) {
-  return first_arg(file, {"expert_model_parallel_size"}).value_or(1);
-}
-
-double version_of(const TorchFile& file) {
-  const std::optional<PickleId> id = file.graph().find(file.root(), "checkpoint_version");
-  return id.has_value() ? file.graph().as_number(*id).value_or(0) : 0;
-}
-
-/// The word of 2019 and that of DeepSpeed come after today's.
-std::optional<int64_t> iteration_of(const TorchFile& file) {
-  return first_top(file, {"iteration", "total_iters", "global_steps"});
-}
-
 std::string text(const std::optional<int64_t>& value) {
   return value.has_value() ? fmt::format("{}", *value) : "none";
 }
 
 /// The ranks of a stage, after the sizes of expert parallelism in a file's args.
 Result<RankGrid> find_rank_grid(const TorchFile& file, int64_t tensor_size, int64_t pipeline_size) {
-  const int64_t expert_size = expert_size_of(file);
+  const int64_t expert_size = RankFacts::of(file).expert_size;
   const int64_t experts = first_arg(file, {"num_experts"}).value_or(0);
   if (expert_size < 1 || (expert_size > 1 && experts < 1) ||
       (experts > 0 && experts % expert_size != 0)) {
@@ -101,27 +76,6 @@ Result<RankGrid> find_rank_grid(const TorchFile& file, int64_t tensor_size, int6
   return make_error(StatusCode::kCorruption,
                     "{}: args: expected at most {} ranks, found {} times {}", file.path(),
                     kMaxRanks, pipeline_size, grid->size());
-}
-
-Status find_sizes(const CheckpointFolder& folder, const TorchFile& first, RankFiles* found) {
-  int64_t max_tensor = 0, max_pipeline = 0;
-  for (const RankFolder& rank : folder.ranks) {
-    // A second number is a pipeline rank, or with experts and one stage an expert rank: see
-    // FORMAT.md.
-    max_tensor = std::max<int64_t>(max_tensor, rank.numbers[0]);
-    if (rank.numbers.size() > 1 && expert_size_of(first) == 1)
-      max_pipeline = std::max<int64_t>(max_pipeline, rank.numbers[1]);
-  }
-  found->tensor_size = tensor_size_of(first).value_or(max_tensor + 1);
-  found->pipeline_size = pipeline_size_of(first).value_or(max_pipeline + 1);
-  // Check before anything is multiplied or listed by them.
-  if (found->tensor_size < 1 || found->pipeline_size < 1 || found->tensor_size > kMaxRanks ||
-      found->pipeline_size > kMaxRanks / found->tensor_size) {
-    return make_error(StatusCode::kCorruption,
-                      "{}: args: expected parallel sizes above 0, found tensor {} and pipeline {}",
-                      first.path(), found->tensor_size, found->pipeline_size);
-  }
-  return Status();
 }
 
 /// The sizes of expert parallelism, for messages; empty if there is none.
@@ -209,22 +163,21 @@ Status check_shape_fields(const TorchFile& file, const TorchFile& first) {
 }
 
 Status check_agreement(const TorchFile& file, const TorchFile& first) {
-  if (iteration_of(file) != iteration_of(first)) {
+  const RankFacts expected = RankFacts::of(first), found = RankFacts::of(file);
+  if (found.iteration != expected.iteration) {
     return make_error(StatusCode::kCorruption, "{}: iteration: expected {} as in {}, found {}",
-                      file.path(), text(iteration_of(first)), first.path(),
-                      text(iteration_of(file)));
+                      file.path(), text(expected.iteration), first.path(), text(found.iteration));
   }
-  if (version_of(file) != version_of(first)) {
+  if (found.version != expected.version) {
     return make_error(StatusCode::kCorruption,
                       "{}: checkpoint_version: expected {} as in {}, found {}", file.path(),
-                      version_of(first), first.path(), version_of(file));
+                      expected.version, first.path(), found.version);
   }
-  if (tensor_size_of(file) != tensor_size_of(first) ||
-      pipeline_size_of(file) != pipeline_size_of(first)) {
+  if (found.tensor_size != expected.tensor_size || found.pipeline_size != expected.pipeline_size) {
     return make_error(StatusCode::kCorruption,
                       "{}: args: expected tensor {} x pipeline {} as in {}, found {} x {}",
-                      file.path(), text(tensor_size_of(first)), text(pipeline_size_of(first)),
-                      first.path(), text(tensor_size_of(file)), text(pipeline_size_of(file)));
+                      file.path(), text(expected.tensor_size), text(expected.pipeline_size),
+                      first.path(), text(found.tensor_size), text(found.pipeline_size));
   }
   return check_shape_fields(file, first);
 }
@@ -276,8 +229,9 @@ class RankFilesReader {
       MEG_ASSIGN_OR_RETURN(files_, with_experts_over_tensor_ranks(files_, grid_, config, table_));
     }
     MEG_RETURN_IF_ERROR(merge_experts());
-    found_.version = version_of(*first_);
-    found_.iteration = iteration_of(*first_);
+    const RankFacts facts = RankFacts::of(*first_);
+    found_.version = facts.version;
+    found_.iteration = facts.iteration;
     return std::move(found_);
   }
 
@@ -288,7 +242,9 @@ class RankFilesReader {
   Status open_files() {
     MEG_ASSIGN_OR_RETURN(TorchFile opened, TorchFile::open(folder_.ranks.front().file, opening_));
     first_ = std::make_shared<const TorchFile>(std::move(opened));
-    MEG_RETURN_IF_ERROR(find_sizes(folder_, *first_, &found_));
+    MEG_ASSIGN_OR_RETURN(const RankSizes sizes, rank_sizes(folder_, *first_));
+    found_.tensor_size = sizes.tensor;
+    found_.pipeline_size = sizes.pipeline;
     MEG_ASSIGN_OR_RETURN(grid_, find_rank_grid(*first_, found_.tensor_size, found_.pipeline_size));
     found_.expert_size = grid_.expert_size();
     MEG_ASSIGN_OR_RETURN(ranks_, expected_ranks(folder_, grid_, found_.pipeline_size));
@@ -412,6 +368,48 @@ class RankFilesReader {
 
 }  // namespace
 
+RankFacts RankFacts::of(const TorchFile& file) {
+  RankFacts facts;
+  // The second name is that of 2019 and 2020; DeepSpeed stores the size beside the model.
+  facts.tensor_size = first_arg(file, {"tensor_model_parallel_size", "model_parallel_size"});
+  if (!facts.tensor_size.has_value()) facts.tensor_size = first_top(file, {"mp_world_size"});
+  facts.pipeline_size = first_arg(file, {"pipeline_model_parallel_size"});
+  facts.expert_size = first_arg(file, {"expert_model_parallel_size"}).value_or(1);
+  // Today's name, that of 2019, and DeepSpeed's.
+  facts.iteration = first_top(file, {"iteration", "total_iters", "global_steps"});
+  const std::optional<PickleId> version = file.graph().find(file.root(), "checkpoint_version");
+  if (version.has_value()) facts.version = file.graph().as_number(*version).value_or(0);
+  return facts;
+}
+
+RankSizes sizes_by_names(const CheckpointFolder& folder, int64_t expert_size) {
+  RankSizes sizes;
+  for (const RankFolder& rank : folder.ranks) {
+    sizes.tensor = std::max<int64_t>(sizes.tensor, rank.numbers[0] + 1);
+    // A second number is a pipeline rank, or with experts and one stage an expert rank: see
+    // FORMAT.md.
+    if (rank.numbers.size() > 1 && expert_size == 1) {
+      sizes.pipeline = std::max<int64_t>(sizes.pipeline, rank.numbers[1] + 1);
+    }
+  }
+  return sizes;
+}
+
+Result<RankSizes> rank_sizes(const CheckpointFolder& folder, const TorchFile& first) {
+  const RankFacts facts = RankFacts::of(first);
+  RankSizes sizes = sizes_by_names(folder, facts.expert_size);
+  sizes.tensor = facts.tensor_size.value_or(sizes.tensor);
+  sizes.pipeline = facts.pipeline_size.value_or(sizes.pipeline);
+  // Check before anything is multiplied or listed by them.
+  if (sizes.tensor < 1 || sizes.pipeline < 1 || sizes.tensor > kMaxRanks ||
+      sizes.pipeline > kMaxRanks / sizes.tensor) {
+    return make_error(StatusCode::kCorruption,
+                      "{}: args: expected parallel sizes above 0, found tensor {} and pipeline {}",
+                      first.path(), sizes.tensor, sizes.pipeline);
+  }
+  return sizes;
+}
+
 uint64_t rank_file_bytes(const CheckpointFolder& folder) {
   uint64_t bytes = 0;
   const auto add = [&bytes](const std::filesystem::path& path) {
@@ -485,11 +483,12 @@ Status check_process_ranks(const std::vector<std::shared_ptr<const TorchFile>>& 
 }
 
 RankFiles rank_files_of(TorchFile file, int64_t tensor_rank, int64_t pipeline_rank) {
+  const RankFacts facts = RankFacts::of(file);
   RankFiles found;
-  found.tensor_size = tensor_size_of(file).value_or(1);
-  found.pipeline_size = pipeline_size_of(file).value_or(1);
-  found.version = version_of(file);
-  found.iteration = iteration_of(file);
+  found.tensor_size = facts.tensor_size.value_or(1);
+  found.pipeline_size = facts.pipeline_size.value_or(1);
+  found.version = facts.version;
+  found.iteration = facts.iteration;
   found.files.push_back(
       {.tensor_rank = tensor_rank,
        .pipeline_rank = pipeline_rank,

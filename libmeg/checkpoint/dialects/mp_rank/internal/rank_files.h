@@ -30,6 +30,28 @@ struct RankFiles {
   std::vector<std::string> notes;  ///< See MegatronCheckpoint::notes().
 };
 
+/// What a rank's file says of the whole checkpoint, under the names of any revision.
+struct RankFacts {
+  std::optional<int64_t> tensor_size, pipeline_size;
+  int64_t expert_size = 1;
+  std::optional<int64_t> iteration;
+  double version = 0;  ///< checkpoint_version; 0 if the file has none.
+
+  static RankFacts of(const TorchFile& file);
+};
+
+struct RankSizes {
+  int64_t tensor = 1, pipeline = 1;
+};
+
+/// The sizes that the names of the rank folders imply. expert_size: as args state it, because then
+/// a second number may be an expert-parallel rank.
+RankSizes sizes_by_names(const CheckpointFolder& folder, int64_t expert_size);
+
+/// The sizes that the first file states, otherwise sizes_by_names(). kCorruption for sizes that no
+/// run has.
+Result<RankSizes> rank_sizes(const CheckpointFolder& folder, const TorchFile& first);
+
 /// Size of the files of these ranks, distrib_optim.pt included.
 uint64_t rank_file_bytes(const CheckpointFolder& folder);
 
