@@ -195,7 +195,7 @@ kernels() (
   awk '
     FNR == NR { if (NF == 3) torch[$1 " " $2] = $3; next }
     FNR == 1 {
-      print "| kernel | type | rung | ms | GB/s | % of a copy | PyTorch ms | ratio |"
+      print "| kernel | type | access | ms | GB/s | % of a copy | PyTorch ms | ratio |"
       print "|---|---|---|---:|---:|---:|---:|---:|"
     }
     {

@@ -17,9 +17,9 @@ Result<BinFile> BinFile::open(const std::string& path, io::MappedFile::Access ac
   return file;
 }
 
-void BinFile::release(std::span<const std::byte> stretch) const {
+void BinFile::release(std::span<const std::byte> range) const {
   // An object keeps nothing in memory that could be released.
-  if (object_ == nullptr) file_.release(stretch);
+  if (object_ == nullptr) file_.release(range);
 }
 
 Result<std::span<const std::byte>> BinFile::read(int64_t offset, size_t count,

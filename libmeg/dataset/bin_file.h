@@ -34,7 +34,7 @@ class BinFile {
   std::span<const std::byte> mapped() const { return file_.bytes(); }
 
   /// Like MappedFile::release. Does nothing for an object.
-  void release(std::span<const std::byte> stretch) const;
+  void release(std::span<const std::byte> range) const;
 
   /// `count` bytes starting at `offset`, all of which must be in the file: in place if it is
   /// mapped, otherwise in `buffer`. Errors: those of Object::read_at.

@@ -155,7 +155,7 @@ Status IndexedDatasetBuilder::write_at(int64_t offset, std::span<const std::byte
   const auto count = static_cast<int64_t>(items.size());
   MEG_RETURN_IF_ERROR(state_->check_reserved(offset, count));
   MEG_RETURN_IF_ERROR(state_->bin.write_at(offset, items));
-  // Threads write their stretches in any order, so only the sum of bytes says how far all are.
+  // Threads write their ranges in any order, so only the sum of bytes says how far all are.
   const int64_t before = state_->reserved_done.fetch_add(count);
   io::start_writeback_if_due(state_->bin, before, before + count);
   return Status();
@@ -178,7 +178,7 @@ Status IndexedDatasetBuilder::add_builder(IndexedDatasetBuilder& other,
     return make_error(StatusCode::kInvalidArgument, "{}: expected the dtype and modes of {}",
                       from.bin.path(), state_->bin.path());
   }
-  // Stretches that were reserved and not filled would be copied as zeros, sequences of an open
+  // Ranges that were reserved and not filled would be copied as zeros, sequences of an open
   // document would become a part of the next one.
   MEG_RETURN_IF_ERROR(state_->check_whole());
   MEG_RETURN_IF_ERROR(from.check_whole());

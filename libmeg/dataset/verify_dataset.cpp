@@ -45,7 +45,7 @@ Result<VerifyReport> DatasetVerifier::run() && {
   MEG_ASSIGN_OR_RETURN(const bool has_arrays, index.run(options_));
   // Else nothing says where items are or how wide.
   if (has_arrays && index.item_size() > 0) {
-    // A view names only some stretches of a .bin that belongs to another dataset.
+    // A view names only some ranges of a .bin that belongs to another dataset.
     if (!options_.view) check_bin_size(index);
     MEG_RETURN_IF_ERROR(check_items(index));
   }

@@ -18,7 +18,7 @@ namespace {
 
 /// Bytes between two questions whether to continue: few enough to notice an interruption soon, so
 /// many that asking costs nothing.
-constexpr int64_t kStretch = int64_t{64} << 20;
+constexpr int64_t kTurnBytes = int64_t{64} << 20;
 
 /// Bytes that go through memory at a time where the system cannot copy by itself.
 constexpr int64_t kBufferBytes = int64_t{1} << 20;
@@ -34,7 +34,7 @@ class Copy {
       MEG_ASSIGN_OR_RETURN(const int64_t moved, move_in_system(from_offset, offset, count));
       if (moved > 0) return moved;
       // Some file systems say 0 where they cannot; so does a source that was truncated, which the
-      // read through memory then reports. It is not tried again for every stretch.
+      // read through memory then reports. It is not tried again for every turn.
       in_system_ = false;
     }
     return move_through_memory(from_offset, offset, std::min(count, kBufferBytes));
@@ -104,12 +104,12 @@ Status FileDescriptor::copy_from(const FileDescriptor& from, int64_t from_offset
   const int64_t end = from_offset + length;
   const int64_t shift = offset - from_offset;
   for (int64_t at = from_offset; at < end;) {
-    // A turn takes one hole and about kStretch of the data after it, in one or several moves.
+    // A turn takes one hole and about kTurnBytes of the data after it, in one or several moves.
     const int64_t begin = at;
     if (may_have_holes) at = hole_end(from, at, end);
     for (const int64_t stop = may_have_holes && at < end ? data_end(from, at, end) : end;
-         at < stop && at - begin < kStretch;) {
-      const int64_t count = std::min(stop - at, kStretch);
+         at < stop && at - begin < kTurnBytes;) {
+      const int64_t count = std::min(stop - at, kTurnBytes);
       MEG_ASSIGN_OR_RETURN(const int64_t done, copy.move(at, at + shift, count));
       at += done;
     }

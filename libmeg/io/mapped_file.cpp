@@ -117,35 +117,34 @@ void MappedFile::release(size_t offset, size_t length) const {
   }
 }
 
-void MappedFile::release(std::span<const std::byte> stretch) const {
+void MappedFile::release(std::span<const std::byte> range) const {
   // Linux maps 64 KiB around a touched page, since 6.18 whole folios of up to 2 MiB.
   constexpr size_t kFaultAround = size_t{2} << 20;
-  if (stretch.empty()) return;
-  const auto offset = static_cast<size_t>(stretch.data() - bytes_.data());
+  if (range.empty()) return;
+  const auto offset = static_cast<size_t>(range.data() - bytes_.data());
   const size_t before = std::min(offset, kFaultAround);
-  release(offset - before, before + stretch.size() + kFaultAround);
+  release(offset - before, before + range.size() + kFaultAround);
 }
 
-MappedStretch::MappedStretch(MappedStretch&& other) noexcept
+MappedPart::MappedPart(MappedPart&& other) noexcept
     : bytes_(std::exchange(other.bytes_, {})),
       pages_(std::exchange(other.pages_, {})),
       range_(std::exchange(other.range_, nullptr)) {}
 
-MappedStretch& MappedStretch::operator=(MappedStretch&& other) noexcept {
+MappedPart& MappedPart::operator=(MappedPart&& other) noexcept {
   std::swap(bytes_, other.bytes_);
   std::swap(pages_, other.pages_);
   std::swap(range_, other.range_);
   return *this;
 }
 
-MappedStretch::~MappedStretch() {
+MappedPart::~MappedPart() {
   if (range_ != nullptr) remove_range(range_);
   if (!pages_.empty()) ::munmap(const_cast<std::byte*>(pages_.data()), pages_.size());
 }
 
-Result<MappedStretch> MappedStretch::map(const FileDescriptor& file, uint64_t offset,
-                                         size_t length) {
-  MappedStretch mapped;
+Result<MappedPart> MappedPart::map(const FileDescriptor& file, uint64_t offset, size_t length) {
+  MappedPart mapped;
   if (length == 0) return mapped;
   MEG_ASSIGN_OR_RETURN(const int64_t size, file.size());
   if (static_cast<uint64_t>(size) < offset + length) {

@@ -50,10 +50,10 @@ class MappedFile {
   /// content can still be read from the file.
   void release(size_t offset, size_t length) const;
 
-  /// Called by a reader that has finished with `stretch`, a part of bytes(): does the same for its
+  /// Called by a reader that has finished with `range`, a part of bytes(): does the same for its
   /// pages, including those at its ends, and for surrounding pages that the system maps in
-  /// addition. So the mapped memory does not grow with the number of stretches.
-  void release(std::span<const std::byte> stretch) const;
+  /// addition. So the mapped memory does not grow with the number of ranges.
+  void release(std::span<const std::byte> range) const;
 
  private:
   std::span<const std::byte> bytes_;
@@ -63,15 +63,15 @@ class MappedFile {
 
 /// A part of a file, mapped read-only with all of its pages: for a reader that goes over them in an
 /// order of its own. See MappedFile for files that are truncated while they are mapped.
-class MappedStretch {
+class MappedPart {
  public:
-  MappedStretch() = default;
-  MappedStretch(MappedStretch&& other) noexcept;
-  MappedStretch& operator=(MappedStretch&& other) noexcept;
-  ~MappedStretch();
+  MappedPart() = default;
+  MappedPart(MappedPart&& other) noexcept;
+  MappedPart& operator=(MappedPart&& other) noexcept;
+  ~MappedPart();
 
   /// kCorruption if the file ends earlier.
-  static Result<MappedStretch> map(const FileDescriptor& file, uint64_t offset, size_t length);
+  static Result<MappedPart> map(const FileDescriptor& file, uint64_t offset, size_t length);
 
   /// Valid as long as this object lives.
   std::span<const std::byte> bytes() const { return bytes_; }

@@ -81,11 +81,11 @@ int launch_backward(const BiasGeluBackward& call, cudaStream_t stream) {
 
 }  // namespace
 
-int bias_gelu_forward_cuda(const BiasGeluForward& call, CUstream_st* stream, CudaRung rung) {
+int bias_gelu_forward_cuda(const BiasGeluForward& call, CUstream_st* stream, CudaAccess access) {
   if (call.rows == 0 || call.columns == 0) return cudaSuccess;
   return with_float_type(call.type, [&](auto zero) -> int {
     using T = decltype(zero);
-    const bool in_packs = rung == CudaRung::kVector && call.columns % kPackSize<T> == 0 &&
+    const bool in_packs = access == CudaAccess::kVectorized && call.columns % kPackSize<T> == 0 &&
                           starts_at_16_bytes(call.input) && starts_at_16_bytes(call.bias) &&
                           starts_at_16_bytes(call.output);
     return in_packs ? launch_forward<T, kPackSize<T>>(call, stream)
@@ -93,11 +93,11 @@ int bias_gelu_forward_cuda(const BiasGeluForward& call, CUstream_st* stream, Cud
   });
 }
 
-int bias_gelu_backward_cuda(const BiasGeluBackward& call, CUstream_st* stream, CudaRung rung) {
+int bias_gelu_backward_cuda(const BiasGeluBackward& call, CUstream_st* stream, CudaAccess access) {
   if (call.rows == 0 || call.columns == 0) return cudaSuccess;
   return with_float_type(call.type, [&](auto zero) -> int {
     using T = decltype(zero);
-    const bool in_packs = rung == CudaRung::kVector && call.columns % kPackSize<T> == 0 &&
+    const bool in_packs = access == CudaAccess::kVectorized && call.columns % kPackSize<T> == 0 &&
                           starts_at_16_bytes(call.grad_output) && starts_at_16_bytes(call.input) &&
                           starts_at_16_bytes(call.bias) && starts_at_16_bytes(call.grad_input);
     return in_packs ? launch_backward<T, kPackSize<T>>(call, stream)

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "libmeg/kernels/cuda_rung.h"
+#include "libmeg/kernels/cuda_access.h"
 #include "libmeg/kernels/float_type.h"
 
 struct CUstream_st;
@@ -43,8 +43,8 @@ void bias_gelu_backward_cpu(const BiasGeluBackward& call, int64_t row_begin, int
 /// Returns the CUDA runtime's error code of the launch, 0 for success.
 /// kBuiltWithoutCuda in a build without CUDA.
 int bias_gelu_forward_cuda(const BiasGeluForward& call, CUstream_st* stream,
-                           CudaRung rung = CudaRung::kVector);
+                           CudaAccess access = CudaAccess::kVectorized);
 int bias_gelu_backward_cuda(const BiasGeluBackward& call, CUstream_st* stream,
-                            CudaRung rung = CudaRung::kVector);
+                            CudaAccess access = CudaAccess::kVectorized);
 
 }  // namespace meg::kernels

@@ -3,7 +3,7 @@
 #include "libmeg/kernels/bias_gelu.h"
 #include "libmeg/kernels/internal/cpu_runs.h"
 
-// Runs go along the rows and read the bias anew in each, instead of down a stretch of columns with
+// Runs go along the rows and read the bias again in each, instead of down a block of columns with
 // the bias kept: the latter took half as long again in bf16, as the processor's prefetching stops
 // at the end of every row (docs/performance.md, "Kernels beside ATen: log").
 

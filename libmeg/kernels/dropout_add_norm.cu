@@ -502,22 +502,22 @@ int with_types(const DropoutAddNorm& shape, Call call) {
 
 /// Whether rows of all these arrays can be read in packs of R.
 template <class R>
-bool in_packs(CudaRung rung, int64_t columns, std::initializer_list<const void*> arrays) {
-  return rung == CudaRung::kVector && columns % kPackSize<R> == 0 &&
+bool in_packs(CudaAccess access, int64_t columns, std::initializer_list<const void*> arrays) {
+  return access == CudaAccess::kVectorized && columns % kPackSize<R> == 0 &&
          std::all_of(arrays.begin(), arrays.end(), starts_at_16_bytes);
 }
 
 }  // namespace
 
 int dropout_add_norm_forward_cuda(const DropoutAddNormForward& call, CUstream_st* stream,
-                                  CudaRung rung) {
+                                  CudaAccess access) {
   if (call.rows == 0 || call.columns == 0) return cudaSuccess;
   return with_types(call, [&](auto zero, auto residual) -> int {
     using T = decltype(zero);
     using R = decltype(residual);
     constexpr int kSize = kPackSize<R>;
     if (in_packs<R>(
-            rung, call.columns,
+            access, call.columns,
             {call.branch, call.residual, call.weight, call.bias, call.sum, call.normalized})) {
       return launch_forward<T, R, kSize>(call, stream);
     }
@@ -530,12 +530,12 @@ int64_t dropout_add_norm_scratch(int64_t rows, int64_t columns) {
 }
 
 int dropout_add_norm_backward_cuda(const DropoutAddNormBackward& call, float* scratch,
-                                   CUstream_st* stream, CudaRung rung) {
+                                   CUstream_st* stream, CudaAccess access) {
   if (call.columns == 0) return cudaSuccess;
   return with_types(call, [&](auto zero, auto residual) -> int {
     using T = decltype(zero);
     using R = decltype(residual);
-    if (in_packs<R>(rung, call.columns,
+    if (in_packs<R>(access, call.columns,
                     {call.grad_normalized, call.grad_sum, call.sum, call.weight, call.grad_residual,
                      call.grad_branch})) {
       return launch_backward<T, R, kPackSize<R>>(call, scratch, stream);

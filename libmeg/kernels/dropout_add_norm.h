@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "libmeg/kernels/cuda_rung.h"
+#include "libmeg/kernels/cuda_access.h"
 #include "libmeg/kernels/dropout_mask.h"
 #include "libmeg/kernels/float_type.h"
 
@@ -65,7 +65,7 @@ void dropout_add_norm_backward_cpu(const DropoutAddNormBackward& call);
 /// must belong. The bits of a row's result do not depend on the number of rows. Returns the CUDA
 /// runtime's error code of the launch, 0 for success.
 int dropout_add_norm_forward_cuda(const DropoutAddNormForward& call, CUstream_st* stream,
-                                  CudaRung rung = CudaRung::kVector);
+                                  CudaAccess access = CudaAccess::kVectorized);
 
 /// The number of fp32 elements of scratch memory that the backward pass of such arrays needs.
 int64_t dropout_add_norm_scratch(int64_t rows, int64_t columns);
@@ -73,6 +73,7 @@ int64_t dropout_add_norm_scratch(int64_t rows, int64_t columns);
 /// scratch: device memory as cudaMalloc gives it. The order of the sums over the rows depends only
 /// on the shape.
 int dropout_add_norm_backward_cuda(const DropoutAddNormBackward& call, float* scratch,
-                                   CUstream_st* stream, CudaRung rung = CudaRung::kVector);
+                                   CUstream_st* stream,
+                                   CudaAccess access = CudaAccess::kVectorized);
 
 }  // namespace meg::kernels

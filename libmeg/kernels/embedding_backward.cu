@@ -28,7 +28,7 @@ __device__ int64_t id_of(int64_t key) { return key >> 32; }
 
 __device__ int64_t lookup_of(int64_t key) { return key & 0xffffffff; }
 
-/// The first place in a sorted stretch of keys, [begin, end), whose key is not below this one.
+/// The first place in a sorted range of keys, [begin, end), whose key is not below this one.
 __device__ int64_t place_in(const int64_t* keys, int64_t begin, int64_t end, int64_t key) {
   while (begin < end) {
     const int64_t middle = (begin + end) / 2;
@@ -268,7 +268,7 @@ int64_t embedding_backward_scratch(const EmbeddingBackward& call) {
 }
 
 int embedding_backward_cuda(const EmbeddingBackward& call, int64_t* scratch, CUstream_st* stream,
-                            CudaRung rung) {
+                            CudaAccess access) {
   if (call.count == 0 || call.columns == 0) return cudaSuccess;
   Lookups lookups;
   Parts parts;
@@ -282,7 +282,7 @@ int embedding_backward_cuda(const EmbeddingBackward& call, int64_t* scratch, CUs
   return with_float_type(call.type, [&](auto zero) -> int {
     using T = decltype(zero);
     // Twice as wide where sums are fp32 beside 16-bit gradients.
-    const bool in_packs = rung == CudaRung::kVector && call.columns % kPackSize<T> == 0 &&
+    const bool in_packs = access == CudaAccess::kVectorized && call.columns % kPackSize<T> == 0 &&
                           starts_at_16_bytes(call.gradients) &&
                           reinterpret_cast<uintptr_t>(call.grad_weight) % 32 == 0;
     return in_packs ? launch_sums<T, kPackSize<T>>(call, lookups, parts, stream)

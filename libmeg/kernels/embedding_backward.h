@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "libmeg/kernels/cuda_rung.h"
+#include "libmeg/kernels/cuda_access.h"
 #include "libmeg/kernels/float_type.h"
 
 struct CUstream_st;
@@ -40,6 +40,6 @@ int64_t embedding_backward_scratch(const EmbeddingBackward& call);
 /// embedding_backward_scratch() says, as cudaMalloc gives them. Returns the CUDA runtime's error
 /// code of the launch, 0 for success.
 int embedding_backward_cuda(const EmbeddingBackward& call, int64_t* scratch, CUstream_st* stream,
-                            CudaRung rung = CudaRung::kVector);
+                            CudaAccess access = CudaAccess::kVectorized);
 
 }  // namespace meg::kernels

@@ -26,33 +26,34 @@ int StreamGraph::end(CUstream_st*) { return kBuiltWithoutCuda; }
 
 int StreamGraph::launch(CUstream_st*) const { return kBuiltWithoutCuda; }
 
-int bias_gelu_forward_cuda(const BiasGeluForward&, CUstream_st*, CudaRung) {
+int bias_gelu_forward_cuda(const BiasGeluForward&, CUstream_st*, CudaAccess) {
   return kBuiltWithoutCuda;
 }
 
-int bias_gelu_backward_cuda(const BiasGeluBackward&, CUstream_st*, CudaRung) {
+int bias_gelu_backward_cuda(const BiasGeluBackward&, CUstream_st*, CudaAccess) {
   return kBuiltWithoutCuda;
 }
 
 int64_t cached_attention_scratch(const CachedAttention&, int64_t) { return 0; }
 
-int cached_attention_cuda(const CachedAttention&, int64_t, float*, CUstream_st*, CudaRung) {
+int cached_attention_cuda(const CachedAttention&, int64_t, float*, CUstream_st*, CudaAccess) {
   return kBuiltWithoutCuda;
 }
 
-int dropout_add_norm_forward_cuda(const DropoutAddNormForward&, CUstream_st*, CudaRung) {
+int dropout_add_norm_forward_cuda(const DropoutAddNormForward&, CUstream_st*, CudaAccess) {
   return kBuiltWithoutCuda;
 }
 
 int64_t dropout_add_norm_scratch(int64_t, int64_t) { return 0; }
 
-int dropout_add_norm_backward_cuda(const DropoutAddNormBackward&, float*, CUstream_st*, CudaRung) {
+int dropout_add_norm_backward_cuda(const DropoutAddNormBackward&, float*, CUstream_st*,
+                                   CudaAccess) {
   return kBuiltWithoutCuda;
 }
 
 int64_t embedding_backward_scratch(const EmbeddingBackward&) { return 0; }
 
-int embedding_backward_cuda(const EmbeddingBackward&, int64_t*, CUstream_st*, CudaRung) {
+int embedding_backward_cuda(const EmbeddingBackward&, int64_t*, CUstream_st*, CudaAccess) {
   return kBuiltWithoutCuda;
 }
 
@@ -62,30 +63,32 @@ int gradient_statistics_cuda(const GradientTensor*, int64_t, float, GradientStat
 }
 
 int multi_tensor_adam_cuda(const AdamTensor*, int64_t, const AdamStep&, int64_t, CUstream_st*,
-                           CudaRung) {
+                           CudaAccess) {
   return kBuiltWithoutCuda;
 }
 
-int rotary_heads_cuda(const RotaryHeads&, CUstream_st*, CudaRung) { return kBuiltWithoutCuda; }
+int rotary_heads_cuda(const RotaryHeads&, CUstream_st*, CudaAccess) { return kBuiltWithoutCuda; }
 
 int softmax_cross_entropy_forward_cuda(const SoftmaxCrossEntropyForward&, int*, CUstream_st*,
-                                       CudaRung) {
+                                       CudaAccess) {
   return kBuiltWithoutCuda;
 }
 
 int softmax_cross_entropy_backward_cuda(const SoftmaxCrossEntropyBackward&, CUstream_st*,
-                                        CudaRung) {
+                                        CudaAccess) {
   return kBuiltWithoutCuda;
 }
 
 int softmax_cross_entropy_forward_backward_cuda(const SoftmaxCrossEntropyForward&, const float*,
-                                                void*, int*, CUstream_st*, CudaRung) {
+                                                void*, int*, CUstream_st*, CudaAccess) {
   return kBuiltWithoutCuda;
 }
 
-int swiglu_forward_cuda(const SwigluForward&, CUstream_st*, CudaRung) { return kBuiltWithoutCuda; }
+int swiglu_forward_cuda(const SwigluForward&, CUstream_st*, CudaAccess) {
+  return kBuiltWithoutCuda;
+}
 
-int swiglu_backward_cuda(const SwigluBackward&, CUstream_st*, CudaRung) {
+int swiglu_backward_cuda(const SwigluBackward&, CUstream_st*, CudaAccess) {
   return kBuiltWithoutCuda;
 }
 

@@ -187,11 +187,11 @@ int launch_backward(const SoftmaxCrossEntropyBackward& call, cudaStream_t stream
 }  // namespace
 
 int softmax_cross_entropy_forward_cuda(const SoftmaxCrossEntropyForward& call, int* label_error,
-                                       CUstream_st* stream, CudaRung rung) {
+                                       CUstream_st* stream, CudaAccess access) {
   if (call.rows == 0) return cudaSuccess;
   return with_float_type(call.type, [&](auto zero) -> int {
     using T = decltype(zero);
-    const bool in_packs = rung == CudaRung::kVector && call.columns % kPackSize<T> == 0 &&
+    const bool in_packs = access == CudaAccess::kVectorized && call.columns % kPackSize<T> == 0 &&
                           starts_at_16_bytes(call.logits);
     return in_packs ? launch_forward<T, kPackSize<T>>(call, label_error, stream)
                     : launch_forward<T, 1>(call, label_error, stream);
@@ -199,11 +199,11 @@ int softmax_cross_entropy_forward_cuda(const SoftmaxCrossEntropyForward& call, i
 }
 
 int softmax_cross_entropy_backward_cuda(const SoftmaxCrossEntropyBackward& call,
-                                        CUstream_st* stream, CudaRung rung) {
+                                        CUstream_st* stream, CudaAccess access) {
   if (call.rows == 0) return cudaSuccess;
   return with_float_type(call.type, [&](auto zero) -> int {
     using T = decltype(zero);
-    const bool in_packs = rung == CudaRung::kVector && call.columns % kPackSize<T> == 0 &&
+    const bool in_packs = access == CudaAccess::kVectorized && call.columns % kPackSize<T> == 0 &&
                           starts_at_16_bytes(call.logits) && starts_at_16_bytes(call.grad_logits);
     return in_packs ? launch_backward<T, kPackSize<T>>(call, stream)
                     : launch_backward<T, 1>(call, stream);
@@ -213,11 +213,11 @@ int softmax_cross_entropy_backward_cuda(const SoftmaxCrossEntropyBackward& call,
 int softmax_cross_entropy_forward_backward_cuda(const SoftmaxCrossEntropyForward& call,
                                                 const float* grad_losses, void* grad_logits,
                                                 int* label_error, CUstream_st* stream,
-                                                CudaRung rung) {
+                                                CudaAccess access) {
   if (call.rows == 0) return cudaSuccess;
   return with_float_type(call.type, [&](auto zero) -> int {
     using T = decltype(zero);
-    const bool in_packs = rung == CudaRung::kVector && call.columns % kPackSize<T> == 0 &&
+    const bool in_packs = access == CudaAccess::kVectorized && call.columns % kPackSize<T> == 0 &&
                           starts_at_16_bytes(call.logits) && starts_at_16_bytes(grad_logits);
     return in_packs
                ? launch_forward_backward<T, kPackSize<T>>(call, grad_losses, grad_logits,

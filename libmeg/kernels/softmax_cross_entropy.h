@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "libmeg/kernels/cuda_rung.h"
+#include "libmeg/kernels/cuda_access.h"
 #include "libmeg/kernels/float_type.h"
 
 struct CUstream_st;
@@ -61,16 +61,18 @@ int64_t softmax_cross_entropy_forward_backward_cpu(const SoftmaxCrossEntropyForw
 /// caller) 1. Returns the CUDA runtime's error code of the launch, 0 for success.
 /// kBuiltWithoutCuda in a build without CUDA.
 int softmax_cross_entropy_forward_cuda(const SoftmaxCrossEntropyForward& call, int* label_error,
-                                       CUstream_st* stream, CudaRung rung = CudaRung::kVector);
+                                       CUstream_st* stream,
+                                       CudaAccess access = CudaAccess::kVectorized);
 
 /// All rows of the gradient on a GPU, in the same way.
 int softmax_cross_entropy_backward_cuda(const SoftmaxCrossEntropyBackward& call,
-                                        CUstream_st* stream, CudaRung rung = CudaRung::kVector);
+                                        CUstream_st* stream,
+                                        CudaAccess access = CudaAccess::kVectorized);
 
 /// Both in one launch, which reads each row from memory once.
 int softmax_cross_entropy_forward_backward_cuda(const SoftmaxCrossEntropyForward& call,
                                                 const float* grad_losses, void* grad_logits,
                                                 int* label_error, CUstream_st* stream,
-                                                CudaRung rung = CudaRung::kVector);
+                                                CudaAccess access = CudaAccess::kVectorized);
 
 }  // namespace meg::kernels

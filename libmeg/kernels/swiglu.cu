@@ -70,24 +70,24 @@ int launch_packs(const Call& call, int size, cudaStream_t stream) {
 
 }  // namespace
 
-int swiglu_forward_cuda(const SwigluForward& call, CUstream_st* stream, CudaRung rung) {
+int swiglu_forward_cuda(const SwigluForward& call, CUstream_st* stream, CudaAccess access) {
   if (call.rows == 0 || call.columns == 0) return cudaSuccess;
   return with_float_type(call.type, [&](auto zero) -> int {
     using T = decltype(zero);
     constexpr int kSize = kPackSize<T>;
-    const bool in_packs = rung == CudaRung::kVector && call.columns % kSize == 0 &&
+    const bool in_packs = access == CudaAccess::kVectorized && call.columns % kSize == 0 &&
                           starts_at_16_bytes(call.input) && starts_at_16_bytes(call.output);
     return in_packs ? launch_packs<forward_kernel<T, kSize>>(call, kSize, stream)
                     : launch_packs<forward_kernel<T, 1>>(call, 1, stream);
   });
 }
 
-int swiglu_backward_cuda(const SwigluBackward& call, CUstream_st* stream, CudaRung rung) {
+int swiglu_backward_cuda(const SwigluBackward& call, CUstream_st* stream, CudaAccess access) {
   if (call.rows == 0 || call.columns == 0) return cudaSuccess;
   return with_float_type(call.type, [&](auto zero) -> int {
     using T = decltype(zero);
     constexpr int kSize = kPackSize<T>;
-    const bool in_packs = rung == CudaRung::kVector && call.columns % kSize == 0 &&
+    const bool in_packs = access == CudaAccess::kVectorized && call.columns % kSize == 0 &&
                           starts_at_16_bytes(call.grad_output) && starts_at_16_bytes(call.input) &&
                           starts_at_16_bytes(call.grad_input);
     return in_packs ? launch_packs<backward_kernel<T, kSize>>(call, kSize, stream)

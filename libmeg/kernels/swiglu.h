@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "libmeg/kernels/cuda_rung.h"
+#include "libmeg/kernels/cuda_access.h"
 #include "libmeg/kernels/float_type.h"
 
 struct CUstream_st;
@@ -40,8 +40,8 @@ void swiglu_backward_cpu(const SwigluBackward& call, int64_t row_begin, int64_t 
 /// Returns the CUDA runtime's error code of the launch, 0 for success. kBuiltWithoutCuda in a build
 /// without CUDA.
 int swiglu_forward_cuda(const SwigluForward& call, CUstream_st* stream,
-                        CudaRung rung = CudaRung::kVector);
+                        CudaAccess access = CudaAccess::kVectorized);
 int swiglu_backward_cuda(const SwigluBackward& call, CUstream_st* stream,
-                         CudaRung rung = CudaRung::kVector);
+                         CudaAccess access = CudaAccess::kVectorized);
 
 }  // namespace meg::kernels

@@ -74,7 +74,7 @@ Result<ShardAxes> qkv_axes(const std::vector<int64_t>& merged, int64_t ranks,
                                   groups, head_size, ranks),
                       config.qkv_rows() / ranks, merged[0] / ranks);
   }
-  // Group after group: ranks hold equal stretches, be they several groups or a part of one.
+  // Group after group: ranks hold equal parts, be they several groups or a part of one.
   if (version >= 2) return in_order(with_rest({merged[0]}, merged), 0);
   if (groups != heads) {
     return make_error(StatusCode::kCorruption,

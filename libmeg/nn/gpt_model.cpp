@@ -127,15 +127,15 @@ Status GptModel::State::check_labels(const GptInput& input, const at::Tensor& la
 
 ForwardContext GptModel::State::context(const GptInput& input) {
   const TensorParallel& ranks = part.tensor_parallel;
-  // With sequence parallelism the states between stages are a rank's stretch of the sequence, the
+  // With sequence parallelism the states between stages are a rank's part of the sequence, the
   // tokens of the first stage all of it.
-  const int64_t stretches = !is_first && ranks.splits_sequences() ? ranks.size() : 1;
-  const int64_t s = (is_first ? input.tokens : input.hidden_states).size(1) * stretches;
+  const int64_t parts = !is_first && ranks.splits_sequences() ? ranks.size() : 1;
+  const int64_t s = (is_first ? input.tokens : input.hidden_states).size(1) * parts;
   ForwardContext context;
   context.training = training;
   context.random = &random;
   context.before_use = &before_use;
-  // Ranks drop elements of different stretches then; with the shared stream they would all use one
+  // Ranks drop elements of different parts then; with the shared stream they would all use one
   // mask.
   if (ranks.splits_sequences()) context.hidden_stream = RandomStates::Stream::kModelParallel;
   context.rows = input.rows;

@@ -71,9 +71,9 @@ void count_tokens(const GenerationOutcome& outcome, ApiAnswer* answer) {
 }  // namespace
 
 /// An encoder for one thread, given back afterwards.
-class MegatronApi::EncoderLoan {
+class MegatronApi::BorrowedEncoder {
  public:
-  explicit EncoderLoan(MegatronApi& api) : api_(api) {
+  explicit BorrowedEncoder(MegatronApi& api) : api_(api) {
     std::unique_lock lock(api_.mutex_);
     api_.encoder_idle_.wait(lock, [&] { return !api_.idle_encoders_.empty(); });
     // The one that has rested longest, so that each one's caches fill early rather than some day.
@@ -81,10 +81,10 @@ class MegatronApi::EncoderLoan {
     api_.idle_encoders_.pop_front();
   }
 
-  EncoderLoan(const EncoderLoan&) = delete;
-  EncoderLoan& operator=(const EncoderLoan&) = delete;
+  BorrowedEncoder(const BorrowedEncoder&) = delete;
+  BorrowedEncoder& operator=(const BorrowedEncoder&) = delete;
 
-  ~EncoderLoan() {
+  ~BorrowedEncoder() {
     {
       const std::lock_guard lock(api_.mutex_);
       api_.idle_encoders_.push_back(std::move(encoder_));
@@ -197,7 +197,7 @@ Result<std::vector<int32_t>> MegatronApi::tokenize(const std::string& prompt, bo
     ids.push_back(*eod);
   }
   MEG_ASSIGN_OR_RETURN(const std::vector<int32_t> text,
-                       tokenizer::encode_text(*EncoderLoan(*this), prompt));
+                       tokenizer::encode_text(*BorrowedEncoder(*this), prompt));
   ids.insert(ids.end(), text.begin(), text.end());
   return ids;
 }

@@ -46,7 +46,7 @@ class MegatronApi {
   ApiAnswer answer(std::string_view body, int client);
 
  private:
-  class EncoderLoan;
+  class BorrowedEncoder;
 
   Status answer_or_fail(std::string_view body, int client, ApiAnswer* answer);
   Result<GenerationJob> make_job(const TextRequest& request);

@@ -1,9 +1,9 @@
-// kernel_gpu_bench: milliseconds and GB/s of the CUDA kernels, rung by rung, at the shapes of the
-// 345M model with 16384 tokens, beside a plain copy on the device. Needs no LibTorch. Arrays hold
-// random numbers: with zeros a GPU draws less power and runs faster than any training does. What
-// the kernels compute is held by kernels_gpu_test. One line a kernel: name, type, rung, ms, GB/s, %
-// of the copy. kernel_gpu_peer.py prints the same names for PyTorch; scripts/gpu_check.sh puts both
-// together.
+// kernel_gpu_bench: milliseconds and GB/s of the CUDA kernels, access by access, at the shapes of
+// the 345M model with 16384 tokens, beside a plain copy on the device. Needs no LibTorch. Arrays
+// hold random numbers: with zeros a GPU draws less power and runs faster than any training does.
+// What the kernels compute is held by kernels_gpu_test. One line a kernel: name, type, access, ms,
+// GB/s, % of the copy. kernel_gpu_peer.py prints the same names for PyTorch; scripts/gpu_check.sh
+// puts both together.
 
 #include <cuda_runtime.h>
 
@@ -123,13 +123,13 @@ class Report {
  public:
   explicit Report(double copy) : copy_(copy) { std::printf("copy - - %.3f %.0f 100\n", 0.0, copy); }
 
-  void line(const char* name, const char* type, meg::kernels::CudaRung rung, int64_t bytes,
+  void line(const char* name, const char* type, meg::kernels::CudaAccess access, int64_t bytes,
             const std::function<int()>& run) {
     const double time = milliseconds(run);
     all_ran_ &= time > 0 && cudaGetLastError() == cudaSuccess;
     const double speed = static_cast<double>(bytes) / time / 1e6;
     std::printf("%s %s %s %.3f %.0f %.0f\n", name, type,
-                rung == meg::kernels::CudaRung::kPlain ? "plain" : "vector", time, speed,
+                access == meg::kernels::CudaAccess::kScalar ? "plain" : "vector", time, speed,
                 100 * speed / copy_);
     std::fflush(stdout);
   }
@@ -149,18 +149,19 @@ void bench_cross_entropy(Report& report, meg::kernels::FloatType type, const cha
   labels.fill(chosen.data(), chosen.size() * sizeof(int64_t));
   float* losses = rows.get<float>();
   float *maxima = losses + kTokens, *sums = maxima + kTokens, *grad_losses = sums + kTokens;
-  for (const auto rung : {meg::kernels::CudaRung::kPlain, meg::kernels::CudaRung::kVector}) {
+  for (const auto access :
+       {meg::kernels::CudaAccess::kScalar, meg::kernels::CudaAccess::kVectorized}) {
     logits.fill_normal(type);  // Their gradient takes their place.
-    report.line("cross_entropy_forward", name, rung, bytes, [&] {
+    report.line("cross_entropy_forward", name, access, bytes, [&] {
       return meg::kernels::softmax_cross_entropy_forward_cuda(
           {type, logits.get(), labels.get<int64_t>(), losses, maxima, sums, kTokens, kVocabulary},
-          label_error.get<int>(), nullptr, rung);
+          label_error.get<int>(), nullptr, access);
     });
-    report.line("cross_entropy_backward", name, rung, 2 * bytes, [&] {
+    report.line("cross_entropy_backward", name, access, 2 * bytes, [&] {
       return meg::kernels::softmax_cross_entropy_backward_cuda(
           {type, logits.get(), labels.get<int64_t>(), maxima, sums, grad_losses, logits.get(),
            kTokens, kVocabulary},
-          nullptr, rung);
+          nullptr, access);
     });
   }
 }
@@ -169,15 +170,16 @@ void bench_bias_gelu(Report& report, meg::kernels::FloatType type, const char* n
   const int64_t bytes = kTokens * kFfnHidden * meg::kernels::float_type_size(type);
   const int64_t count = kTokens * kFfnHidden;
   const Buffer input(type, count), bias(type, kFfnHidden), gradient(type, count), output(bytes);
-  for (const auto rung : {meg::kernels::CudaRung::kPlain, meg::kernels::CudaRung::kVector}) {
-    report.line("bias_gelu_forward", name, rung, 2 * bytes, [&] {
+  for (const auto access :
+       {meg::kernels::CudaAccess::kScalar, meg::kernels::CudaAccess::kVectorized}) {
+    report.line("bias_gelu_forward", name, access, 2 * bytes, [&] {
       return meg::kernels::bias_gelu_forward_cuda(
-          {type, input.get(), bias.get(), output.get(), kTokens, kFfnHidden}, nullptr, rung);
+          {type, input.get(), bias.get(), output.get(), kTokens, kFfnHidden}, nullptr, access);
     });
-    report.line("bias_gelu_backward", name, rung, 3 * bytes, [&] {
+    report.line("bias_gelu_backward", name, access, 3 * bytes, [&] {
       return meg::kernels::bias_gelu_backward_cuda(
           {type, gradient.get(), input.get(), bias.get(), output.get(), kTokens, kFfnHidden},
-          nullptr, rung);
+          nullptr, access);
     });
   }
 }
@@ -206,17 +208,19 @@ void bench_optimizer(Report& report) {
   cudaMemcpy(gradients.get(), &of_gradient, sizeof(of_gradient), cudaMemcpyHostToDevice);
   cudaMemcpy(adam.get(), &of_adam, sizeof(of_adam), cudaMemcpyHostToDevice);
   auto* statistics = of_chunks.get<meg::kernels::GradientStatistics>();
-  report.line("gradient_statistics", "fp32", meg::kernels::CudaRung::kPlain, 4 * kParameters, [&] {
-    return meg::kernels::gradient_statistics_cuda(gradients.get<meg::kernels::GradientTensor>(), 1,
-                                                  1, statistics, chunks, statistics + chunks,
-                                                  nullptr);
-  });
+  report.line(
+      "gradient_statistics", "fp32", meg::kernels::CudaAccess::kScalar, 4 * kParameters, [&] {
+        return meg::kernels::gradient_statistics_cuda(gradients.get<meg::kernels::GradientTensor>(),
+                                                      1, 1, statistics, chunks, statistics + chunks,
+                                                      nullptr);
+      });
   meg::kernels::AdamStep step;
   step.groups[0] = {1e-4f, 0.01f};
-  for (const auto rung : {meg::kernels::CudaRung::kPlain, meg::kernels::CudaRung::kVector}) {
-    report.line("adam", "fp32", rung, 30 * kParameters, [&] {
+  for (const auto access :
+       {meg::kernels::CudaAccess::kScalar, meg::kernels::CudaAccess::kVectorized}) {
+    report.line("adam", "fp32", access, 30 * kParameters, [&] {
       return meg::kernels::multi_tensor_adam_cuda(adam.get<meg::kernels::AdamTensor>(), 1, step,
-                                                  chunks, nullptr, rung);
+                                                  chunks, nullptr, access);
     });
   }
 }

@@ -114,7 +114,7 @@ TEST(MappedFile, RefusesAPipeWithoutWaitingForItsWriter) {
             folder.path("pipe") + ": expected a regular file, found a pipe or a device");
 }
 
-TEST(MappedStretch, IsThatPartOfTheFileWhereverItBegins) {
+TEST(MappedPart, IsThatPartOfTheFileWhereverItBegins) {
   const test::TempFolder folder;
   std::string content;
   for (int i = 0; i < 30000; ++i) content += static_cast<char>(i * 7 + i / 256);
@@ -124,19 +124,19 @@ TEST(MappedStretch, IsThatPartOfTheFileWhereverItBegins) {
   for (const size_t offset : {size_t{0}, size_t{1}, size_t{4096}, size_t{12345}, size_t{29999}}) {
     for (const size_t length : {size_t{0}, size_t{1}, size_t{5000}, content.size() - offset}) {
       if (offset + length > content.size()) continue;
-      auto made = MappedStretch::map(*file, offset, length);
+      auto made = MappedPart::map(*file, offset, length);
       ASSERT_TRUE(made.has_value()) << made.error().message();
-      MappedStretch stretch;
-      stretch = std::move(*made);
-      const std::string_view found(reinterpret_cast<const char*>(stretch.bytes().data()),
-                                   stretch.bytes().size());
+      MappedPart range;
+      range = std::move(*made);
+      const std::string_view found(reinterpret_cast<const char*>(range.bytes().data()),
+                                   range.bytes().size());
       EXPECT_EQ(found, std::string_view(content).substr(offset, length));
       if (length > 0) {
-        EXPECT_EQ(path_at(stretch.bytes().data()), folder.path("a"));
+        EXPECT_EQ(path_at(range.bytes().data()), folder.path("a"));
       }
     }
   }
-  const auto longer = MappedStretch::map(*file, 29000, 1001);
+  const auto longer = MappedPart::map(*file, 29000, 1001);
   ASSERT_FALSE(longer.has_value());
   EXPECT_EQ(longer.error().code(), StatusCode::kCorruption);
   EXPECT_NE(longer.error().message().find("was truncated"), std::string::npos);

@@ -65,18 +65,18 @@ TEST(RecomputeTest, BlockGradientsAreEqualToTheBit) {
   }
 }
 
-TEST(RecomputeTest, AStretchThatThrowsWhenRunAgainLeavesTheGeneratorsWhereTheyWere) {
+TEST(RecomputeTest, ASegmentThatThrowsWhenRunAgainLeavesTheGeneratorsWhereTheyWere) {
   auto random = RandomStates::create(at::kCPU, 3);
   ASSERT_TRUE(random.has_value());
   int runs = 0;
-  const auto stretch = [&](const std::vector<at::Tensor>& inputs) {
+  const auto segment = [&](const std::vector<at::Tensor>& inputs) {
     const at::Tensor output =
         dropout(inputs[0], 0.5, random->generator(RandomStates::Stream::kDataParallel));
     TORCH_CHECK(++runs < 2, "out of memory");
     return output;
   };
   const at::Tensor input = at::ones(64).requires_grad_();
-  const at::Tensor output = recompute(stretch, {input}, *random);
+  const at::Tensor output = recompute(segment, {input}, *random);
   const auto before = random->save();
   EXPECT_THROW(output.sum().backward(), c10::Error);
   EXPECT_EQ(runs, 2);

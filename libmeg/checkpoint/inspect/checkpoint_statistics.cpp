@@ -101,8 +101,7 @@ Result<std::vector<NamedStatistics>> checkpoint_statistics(
     collector.add_whole(*summary.whole);
     only = TensorGroup::kOptimizer;
   }
-  // The state of optimizers that cannot be told apart by parameter is taken as it lies in the
-  // files.
+  // State of optimizers that cannot be assigned to parameters is taken as it is in the files.
   const bool has_state = summary.whole.has_value() && summary.whole->optimizer().has_state;
   for (const FileSummary& file : summary.files) {
     if (file.file != nullptr && !has_state) collector.add_file(file, only);

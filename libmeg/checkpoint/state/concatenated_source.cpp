@@ -30,10 +30,10 @@ class ConcatenatedSource final : public TensorSource {
     return Status();
   }
 
-  std::vector<FileExtent> file_stretches() const override {
+  std::vector<FileExtent> file_extents() const override {
     std::vector<FileExtent> all;
     for (const Source& source : sources_) {
-      const std::vector<FileExtent> own = source->file_stretches();
+      const std::vector<FileExtent> own = source->file_extents();
       if (own.empty()) return {};
       all.insert(all.end(), own.begin(), own.end());
     }

@@ -16,8 +16,8 @@ constexpr int64_t kElementsAtOnePlace = 16;
 std::optional<bool> known_to_be_same(const TensorSource& a, const TensorSource& b) {
   if (a.elements() != b.elements() || a.dtype() != b.dtype()) return false;
   // One tensor of torch_dist stands for the embedding and for its tied copy.
-  const std::vector<FileExtent> stretches = a.file_stretches();
-  if (!stretches.empty() && stretches == b.file_stretches()) return true;
+  const std::vector<FileExtent> extents = a.file_extents();
+  if (!extents.empty() && extents == b.file_extents()) return true;
   const std::optional<uint32_t> crc_of_a = recorded_crc_of_all(a);
   const std::optional<uint32_t> crc_of_b = recorded_crc_of_all(b);
   if (crc_of_a.has_value() && crc_of_b.has_value()) return *crc_of_a == *crc_of_b;

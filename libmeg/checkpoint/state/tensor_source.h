@@ -59,7 +59,7 @@ class TensorSource {
 
   /// The ranges of bytes that joined are exactly the elements: the file extent, or several ranges
   /// if the source is assembled; empty if there are none.
-  virtual std::vector<FileExtent> file_stretches() const {
+  virtual std::vector<FileExtent> file_extents() const {
     const std::optional<FileExtent> extent = file_extent();
     return extent.has_value() ? std::vector{*extent} : std::vector<FileExtent>();
   }

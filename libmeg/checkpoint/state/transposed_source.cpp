@@ -135,7 +135,7 @@ struct StripeCache {
   std::vector<std::byte> block;
   uint64_t clock = 0;
   uint64_t mapped_source = 0;  // the number of what is mapped; 0: none
-  io::MappedStretch mapped;
+  io::MappedPart mapped;
   std::vector<const std::byte*> rows;  // of what is mapped
 
   int64_t share = kShare;  // bytes of all stripes
@@ -209,12 +209,12 @@ class TransposedSource final : public TensorSource {
   /// or if the file cannot be mapped, in which case reading it reports the error.
   bool map_rows() const {
     if (cache.mapped_source == number_) return true;
-    const std::vector<FileExtent> stretches = source_->file_stretches();
-    if (stretches.empty()) return false;
-    const io::PooledFile* file = stretches[0].file;
-    uint64_t begin = stretches[0].offset, end = begin;
+    const std::vector<FileExtent> extents = source_->file_extents();
+    if (extents.empty()) return false;
+    const io::PooledFile* file = extents[0].file;
+    uint64_t begin = extents[0].offset, end = begin;
     const size_t row_bytes = static_cast<size_t>(rows_) * size_;
-    for (const FileExtent& one : stretches) {
+    for (const FileExtent& one : extents) {
       if (one.file != file || one.bytes % row_bytes != 0) return false;
       begin = std::min(begin, one.offset);
       end = std::max(end, one.offset + one.bytes);
@@ -224,11 +224,11 @@ class TransposedSource final : public TensorSource {
     cache.mapped = {};
     const auto open = file->pin();
     if (!open.has_value()) return false;
-    auto mapped = io::MappedStretch::map(**open, begin, end - begin);
+    auto mapped = io::MappedPart::map(**open, begin, end - begin);
     if (!mapped.has_value()) return false;
     cache.mapped = *std::move(mapped);
     cache.rows.clear();
-    for (const FileExtent& one : stretches) {
+    for (const FileExtent& one : extents) {
       const std::byte* row = cache.mapped.bytes().data() + (one.offset - begin);
       for (size_t i = 0; i < one.bytes / row_bytes; ++i) cache.rows.push_back(row + i * row_bytes);
     }

@@ -86,8 +86,8 @@ class TensorsReader {
     const auto [found, is_new] =
         of_tensor_.try_emplace({&source, target.dtype, merged[0]}, transfers_.size());
     if (is_new && source.kind == "fp32_param") {
-      // Masters of others say that the moments are others', too: a run would go on from them
-      // whatever the weights are.
+      // If the masters are of other weights, so are the moments, and a run would continue with
+      // them whatever the weights are.
       MEG_ASSIGN_OR_RETURN(const bool fits, has_own_masters(parameter));
       if (!fits) {
         return make_error(StatusCode::kCorruption,

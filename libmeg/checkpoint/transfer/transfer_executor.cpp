@@ -72,8 +72,9 @@ const io::PooledFile* first_target_file(const TransferJob& job) {
   return nullptr;
 }
 
-/// Deals jobs out by target file in turns, each file's in their order: the system lets one thread
-/// at a time write to a file, so threads that follow one another should meet different files.
+/// Takes jobs of all target files alternately, each file's in their order: the system lets one
+/// thread at a time write to a file, so threads that follow one another should meet different
+/// files.
 std::vector<TransferJob> dealt_by_target(const std::vector<TransferJob>& jobs) {
   std::map<const io::PooledFile*, std::vector<const TransferJob*>> by_file;
   size_t longest = 0;

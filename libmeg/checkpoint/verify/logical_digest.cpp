@@ -9,9 +9,9 @@
 
 #include "libmeg/base/float_convert.h"
 #include "libmeg/checkpoint/verify/internal/entry_crcs.h"
-#include "libmeg/checkpoint/verify/internal/lane_scan.h"
 #include "libmeg/checkpoint/verify/internal/merged_stream.h"
 #include "libmeg/checkpoint/verify/internal/parallel_scan.h"
+#include "libmeg/checkpoint/verify/internal/tensor_scan.h"
 #include "libmeg/io/digest.h"
 
 namespace meg::checkpoint {
@@ -115,7 +115,7 @@ StoragesByPlace storages_by_place(std::span<const std::shared_ptr<const TorchFil
 /// byte is read once.
 Status check_crcs(const MegatronCheckpoint& checkpoint, const std::vector<StorageSum>& sums,
                   const DigestOptions& options) {
-  LaneScanOptions scan{.check_finite = false, .workers = options.workers, .progress = {}};
+  TensorScanOptions scan{.check_finite = false, .workers = options.workers, .progress = {}};
   std::vector<std::shared_ptr<const TorchFile>> files;
   for (const RankFile& rank : checkpoint.files()) files.push_back(rank.file);
   const auto storages = storages_by_place(files);
@@ -136,7 +136,7 @@ Status check_crcs(const MegatronCheckpoint& checkpoint, const std::vector<Storag
       problems.push_back(std::move(problem));
     }
   }
-  MEG_ASSIGN_OR_RETURN(const std::vector<Problem> others, scan_lanes({}, files, scan));
+  MEG_ASSIGN_OR_RETURN(const std::vector<Problem> others, scan_tensors({}, files, scan));
   problems.insert(problems.end(), others.begin(), others.end());
   if (problems.empty()) return Status();
   return Status(StatusCode::kCorruption, problems.front().message());

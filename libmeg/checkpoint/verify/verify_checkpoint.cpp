@@ -11,13 +11,13 @@
 #include "libmeg/checkpoint/dialects/mp_rank/internal/rank_files.h"
 #include "libmeg/checkpoint/verify/internal/checkpoint_ranks.h"
 #include "libmeg/checkpoint/verify/internal/entry_crcs.h"
-#include "libmeg/checkpoint/verify/internal/lane_plan.h"
-#include "libmeg/checkpoint/verify/internal/lane_scan.h"
 #include "libmeg/checkpoint/verify/internal/rank_checks.h"
+#include "libmeg/checkpoint/verify/internal/scan_plan.h"
+#include "libmeg/checkpoint/verify/internal/tensor_scan.h"
 
-// Everything that can be found wrong with a checkpoint, as a list and not as the first error: who
-// repairs one wants to know all of it. Each check works on what the ranks' files have, so that one
-// damaged file does not keep others from being looked at.
+// Everything that can be found wrong with a checkpoint, as a list and not as the first error: users
+// who repair one want to know all of it. Each check works on what the ranks' files have, so that
+// one damaged file does not keep others from being checked.
 
 namespace meg::checkpoint {
 namespace {
@@ -171,13 +171,14 @@ void CheckpointVerifier::note_negative_moments(std::vector<Problem>* problems) {
 }
 
 Status CheckpointVerifier::read_values(const CheckpointRanks& ranks) {
-  const std::vector<LaneGroup> groups = plan_lanes(ranks);
-  for (const LaneGroup& group : groups) {
-    report_.tensors += static_cast<int64_t>(group.lanes.size());
+  const std::vector<ScanGroup> groups = plan_scan(ranks);
+  for (const ScanGroup& group : groups) {
+    report_.tensors += static_cast<int64_t>(group.tensors.size());
   }
   uint64_t bytes = 0;
-  for (const LaneGroup& group : groups) {
-    for (const Lane& lane : group.lanes) bytes += static_cast<uint64_t>(lane.view.bytes());
+  for (const ScanGroup& group : groups) {
+    for (const ScannedTensor& tensor : group.tensors)
+      bytes += static_cast<uint64_t>(tensor.view.bytes());
   }
   // Check before memory is taken for what tensors claim.
   MEG_RETURN_IF_ERROR(
@@ -191,12 +192,12 @@ Status CheckpointVerifier::read_values(const CheckpointRanks& ranks) {
     if (options_.check_crcs) add_problems(check_entry_crcs(*file));
   }
   MEG_ASSIGN_OR_RETURN(std::vector<Problem> problems,
-                       scan_lanes(groups, files,
-                                  {.check_crcs = options_.check_crcs,
-                                   .known_storages = {},
-                                   .check_finite = !options_.allow_nan,
-                                   .workers = options_.workers,
-                                   .progress = options_.progress}));
+                       scan_tensors(groups, files,
+                                    {.check_crcs = options_.check_crcs,
+                                     .known_storages = {},
+                                     .check_finite = !options_.allow_nan,
+                                     .workers = options_.workers,
+                                     .progress = options_.progress}));
   note_negative_moments(&problems);
   add_problems(std::move(problems));
   return Status();

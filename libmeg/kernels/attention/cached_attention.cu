@@ -272,12 +272,12 @@ int64_t cached_attention_scratch(const CachedAttention& call, int64_t longest) {
 }
 
 int cached_attention_cuda(const CachedAttention& call, int64_t longest, float* scratch,
-                          CUstream_st* stream, CudaRung rung) {
+                          CUstream_st* stream, CudaAccess access) {
   if (call.depth > kMaxCachedDepth) return cudaErrorInvalidConfiguration;
   if (call.rows == 0 || call.heads == 0 || call.depth == 0 || longest == 0) return cudaSuccess;
   return with_float_type(call.type, [&](auto zero) -> int {
     using T = decltype(zero);
-    const bool packs = rung == CudaRung::kVector && call.depth % kPackSize<T> == 0 &&
+    const bool packs = access == CudaAccess::kVectorized && call.depth % kPackSize<T> == 0 &&
                        in_packs<T>(call.queries) && in_packs<T>(call.new_keys) &&
                        in_packs<T>(call.new_values) && starts_at_16_bytes(call.keys) &&
                        starts_at_16_bytes(call.values);

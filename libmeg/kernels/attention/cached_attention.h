@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "libmeg/kernels/cuda_rung.h"
+#include "libmeg/kernels/cuda_access.h"
 #include "libmeg/kernels/float_type.h"
 
 struct CUstream_st;
@@ -55,6 +55,6 @@ int64_t cached_attention_scratch(const CachedAttention& call, int64_t longest);
 /// must belong. A row's result depends neither on other rows nor on `longest`, which no length may
 /// exceed. Returns the CUDA runtime's error code of the launch, 0 for success.
 int cached_attention_cuda(const CachedAttention& call, int64_t longest, float* scratch,
-                          CUstream_st* stream, CudaRung rung = CudaRung::kVector);
+                          CUstream_st* stream, CudaAccess access = CudaAccess::kVectorized);
 
 }  // namespace meg::kernels

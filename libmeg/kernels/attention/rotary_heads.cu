@@ -107,11 +107,11 @@ int launch_copy(const RotaryHeads& call, cudaStream_t stream) {
 
 }  // namespace
 
-int rotary_heads_cuda(const RotaryHeads& call, CUstream_st* stream, CudaRung rung) {
+int rotary_heads_cuda(const RotaryHeads& call, CUstream_st* stream, CudaAccess access) {
   if (call.rows == 0 || call.tokens == 0) return cudaSuccess;
   return with_float_type(call.type, [&](auto zero) -> int {
     using T = decltype(zero);
-    return rung == CudaRung::kVector && is_in_packs(call, kPackSize<T>)
+    return access == CudaAccess::kVectorized && is_in_packs(call, kPackSize<T>)
                ? launch_copy<T, kPackSize<T>>(call, stream)
                : launch_copy<T, 1>(call, stream);
   });

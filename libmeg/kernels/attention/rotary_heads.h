@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "libmeg/kernels/cuda_rung.h"
+#include "libmeg/kernels/cuda_access.h"
 #include "libmeg/kernels/float_type.h"
 
 struct CUstream_st;
@@ -56,6 +56,6 @@ void rotary_heads_cpu(const RotaryHeads& call, int64_t begin, int64_t end);
 /// CUDA runtime's error code of the launch, 0 for success. kBuiltWithoutCuda in a build without
 /// CUDA.
 int rotary_heads_cuda(const RotaryHeads& call, CUstream_st* stream,
-                      CudaRung rung = CudaRung::kVector);
+                      CudaAccess access = CudaAccess::kVectorized);
 
 }  // namespace meg::kernels

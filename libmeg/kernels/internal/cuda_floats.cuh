@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "libmeg/kernels/cuda_rung.h"
+#include "libmeg/kernels/cuda_access.h"
 #include "libmeg/kernels/float_type.h"
 
 namespace meg::kernels {

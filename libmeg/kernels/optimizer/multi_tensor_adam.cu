@@ -128,9 +128,9 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 int multi_tensor_adam_cuda(const AdamTensor* tensors, int64_t tensor_count, const AdamStep& step,
-                           int64_t chunk_count, CUstream_st* stream, CudaRung rung) {
+                           int64_t chunk_count, CUstream_st* stream, CudaAccess access) {
   if (chunk_count == 0) return cudaSuccess;
-  return rung == CudaRung::kVector
+  return access == CudaAccess::kVectorized
              ? launch<adam_kernel<true>>(chunk_count, kThreads, stream, tensors, tensor_count, step)
              : launch<adam_kernel<false>>(chunk_count, kThreads, stream, tensors, tensor_count,
                                           step);

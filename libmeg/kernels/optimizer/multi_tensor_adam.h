@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "libmeg/kernels/cuda_rung.h"
+#include "libmeg/kernels/cuda_access.h"
 #include "libmeg/kernels/float_type.h"
 #include "libmeg/kernels/optimizer/tensor_chunks.h"
 
@@ -70,6 +70,6 @@ void multi_tensor_adam_cpu(const AdamTensor* tensors, int64_t tensor_count, cons
 /// kBuiltWithoutCuda in a build without CUDA.
 int multi_tensor_adam_cuda(const AdamTensor* tensors, int64_t tensor_count, const AdamStep& step,
                            int64_t chunk_count, CUstream_st* stream,
-                           CudaRung rung = CudaRung::kVector);
+                           CudaAccess access = CudaAccess::kVectorized);
 
 }  // namespace meg::kernels

@@ -25,10 +25,10 @@ Status wrong_tensor(std::string_view name, std::string_view expected, const at::
                     sizes_text(found));
 }
 
-/// `first` is the input: the tokens of whole sequences, or the hidden states of a rank's stretch.
+/// `first` is the input: the tokens of whole sequences, or the hidden states of a rank's part.
 int64_t sequence_length(const InputRules& rules, const at::Tensor& first) {
-  const bool is_stretch = !rules.is_first && rules.ranks.splits_sequences();
-  return first.size(1) * (is_stretch ? rules.ranks.size() : 1);
+  const bool is_part = !rules.is_first && rules.ranks.splits_sequences();
+  return first.size(1) * (is_part ? rules.ranks.size() : 1);
 }
 
 /// Rows of a table that a tensor asks for. On a GPU asking would wait for it: there LibTorch's

@@ -7,7 +7,7 @@
 
 // Megatron asks for the batch size anew before every step, from the samples consumed so far.
 // Answering "which step, which sample" by repeating that would take as many turns as steps, so
-// walk() does it once and keeps stretches of steps with one batch size: a run without ramp-up has
+// walk() does it once and keeps intervals of steps with one batch size: a run without ramp-up has
 // one, else there is one for each increment. The quotient of batch_size_after is a float64 division
 // that is cut to an integer, as in Python; everything else asks that function, so that it is
 // rounded in one place only.
@@ -19,7 +19,7 @@ constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
 /// Up to here int64 and the float64 that Megatron computes with are the same numbers.
 constexpr int64_t kExactInDouble = int64_t{1} << 53;
 /// More increments than any run has; bounds memory and time where flags are nonsense.
-constexpr size_t kMaxStretches = size_t{1} << 16;
+constexpr size_t kMaxIntervals = size_t{1} << 16;
 
 Status check_range(std::string_view flag, int64_t value, int64_t least) {
   if (value >= least && value <= kExactInDouble) return Status();
@@ -68,7 +68,7 @@ Result<BatchSchedule> BatchSchedule::create(const Options& options) {
   MEG_RETURN_IF_ERROR(check_range("micro batch size times data-parallel size", least, 1));
 
   BatchSchedule schedule;
-  schedule.stretches_.clear();
+  schedule.intervals_.clear();
   schedule.global_batch_size_ = options.global_batch_size == 0 ? least : options.global_batch_size;
   schedule.micro_batch_size_ = options.micro_batch_size;
   schedule.data_parallel_size_ = options.data_parallel_size;
@@ -151,22 +151,22 @@ Status BatchSchedule::check_micro_batches_fill(int64_t stages, int64_t group) co
   return Status();
 }
 
-Status BatchSchedule::add_stretch(Stretch stretch) {
+Status BatchSchedule::add_interval(Interval interval) {
   MEG_RETURN_IF_ERROR(check_batch_size(
-      fmt::format("step {}: global batch size", stretch.first_step), stretch.batch_size));
-  if (stretches_.size() == kMaxStretches) {
+      fmt::format("step {}: global batch size", interval.first_step), interval.batch_size));
+  if (intervals_.size() == kMaxIntervals) {
     return make_error(StatusCode::kInvalidArgument,
                       "--rampup-batch-size: expected at most {} batch sizes, found more",
-                      kMaxStretches);
+                      kMaxIntervals);
   }
-  stretches_.push_back(stretch);
+  intervals_.push_back(interval);
   return Status();
 }
 
 Status BatchSchedule::walk() {
-  Stretch next{.first_step = 1, .first_sample = 0, .batch_size = batch_size_after(0)};
+  Interval next{.first_step = 1, .first_sample = 0, .batch_size = batch_size_after(0)};
   while (rampup_ && next.first_sample <= rampup_->samples) {
-    MEG_RETURN_IF_ERROR(add_stretch(next));
+    MEG_RETURN_IF_ERROR(add_interval(next));
     const int64_t samples = samples_until_larger(next.first_sample) - next.first_sample;
     // The batch size changes between steps only: the step that crosses the border is still of the
     // old size.
@@ -175,23 +175,23 @@ Status BatchSchedule::walk() {
     next.first_sample += steps * next.batch_size;
     next.batch_size = batch_size_after(next.first_sample);
   }
-  return add_stretch(next);
+  return add_interval(next);
 }
 
 int64_t BatchSchedule::consumed_before(int64_t step) const {
   const auto after = std::upper_bound(
-      stretches_.begin(), stretches_.end(), step,
-      [](int64_t wanted, const Stretch& stretch) { return wanted < stretch.first_step; });
-  const Stretch& stretch = *std::prev(after);
-  return saturating_advance(stretch.first_sample, step - stretch.first_step, stretch.batch_size);
+      intervals_.begin(), intervals_.end(), step,
+      [](int64_t wanted, const Interval& interval) { return wanted < interval.first_step; });
+  const Interval& interval = *std::prev(after);
+  return saturating_advance(interval.first_sample, step - interval.first_step, interval.batch_size);
 }
 
 int64_t BatchSchedule::step_of(int64_t sample) const {
   const auto after = std::upper_bound(
-      stretches_.begin(), stretches_.end(), sample,
-      [](int64_t wanted, const Stretch& stretch) { return wanted < stretch.first_sample; });
-  const Stretch& stretch = *std::prev(after);
-  return stretch.first_step + (sample - stretch.first_sample) / stretch.batch_size;
+      intervals_.begin(), intervals_.end(), sample,
+      [](int64_t wanted, const Interval& interval) { return wanted < interval.first_sample; });
+  const Interval& interval = *std::prev(after);
+  return interval.first_step + (sample - interval.first_sample) / interval.batch_size;
 }
 
 int64_t BatchSchedule::steps_for(int64_t train_samples, bool whole_rampup) const {

@@ -61,15 +61,15 @@ class BatchSchedule {
   int64_t steps_for(int64_t train_samples, bool whole_rampup = false) const;
 
  private:
-  /// Steps with one batch size, up to the next stretch.
-  struct Stretch {
+  /// Steps with one batch size, up to the next interval.
+  struct Interval {
     int64_t first_step = 1;
     int64_t first_sample = 0;
     int64_t batch_size = 0;
   };
 
   Status walk();
-  Status add_stretch(Stretch stretch);
+  Status add_interval(Interval interval);
   int64_t samples_until_larger(int64_t consumed) const;
 
   int64_t global_batch_size_ = 1;
@@ -77,8 +77,8 @@ class BatchSchedule {
   int64_t data_parallel_size_ = 1;
   std::optional<BatchRampup> rampup_;
   double samples_per_increment_ = 0;
-  /// The stretches of a run from its first sample; at least one.
-  std::vector<Stretch> stretches_ = {{.first_step = 1, .first_sample = 0, .batch_size = 1}};
+  /// The intervals of a run from its first sample; at least one.
+  std::vector<Interval> intervals_ = {{.first_step = 1, .first_sample = 0, .batch_size = 1}};
 };
 
 }  // namespace meg::samples

@@ -8,12 +8,11 @@
 
 namespace meg::samples {
 
-/// Calls visit(const SamplePart&), which returns a Status, for each stretch of the sample in row
-/// `row` of the sample index, 0 <= row < index.samples().
-/// length_of(sequence): tokens of a sequence of the dataset, negative where there is no such.
-/// kCorruption where the index points outside the data; parts given until then are valid.
-/// Mirrors Megatron-LM megatron/core/datasets/gpt_dataset.py:
-/// GPTDataset._query_document_sample_shuffle_indices.
+/// Calls visit(const SamplePart&), which returns a Status, for each run of tokens of the sample in
+/// row `row` of the sample index, 0 <= row < index.samples(). length_of(sequence): tokens of a
+/// sequence of the dataset, negative where there is no such. kCorruption where the index points
+/// outside the data; parts given until then are valid. Mirrors Megatron-LM
+/// megatron/core/datasets/gpt_dataset.py: GPTDataset._query_document_sample_shuffle_indices.
 template <class LengthOf, class Visit>
 Status walk_sample(const GptIndex& index, int64_t row, int64_t extra_token,
                    const LengthOf& length_of, const Visit& visit) {

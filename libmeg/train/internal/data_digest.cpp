@@ -16,32 +16,32 @@
 namespace meg::train {
 namespace {
 
-// A file with more bytes than 256 stretches of 4 KiB (1 MiB) is represented by its size and these
-// stretches, which begin in equal steps from the first byte to the last: a terabyte is checked in
+// A file with more bytes than 256 blocks of 4 KiB (1 MiB) is represented by its size and these
+// blocks, which begin in equal steps from the first byte to the last: a terabyte is checked in
 // as many page reads as a gigabyte.
-constexpr size_t kStretches = 256;
-constexpr size_t kStretchBytes = 4096;
+constexpr size_t kBlocks = 256;
+constexpr size_t kBlockBytes = 4096;
 
-void add_stretches(std::span<const std::byte> bytes, io::Digest& digest) {
-  if (bytes.size() <= kStretches * kStretchBytes) return digest.add(bytes);
-  const size_t step = (bytes.size() - kStretchBytes) / (kStretches - 1);
-  for (size_t i = 0; i < kStretches; ++i) digest.add(bytes.subspan(i * step, kStretchBytes));
+void add_blocks(std::span<const std::byte> bytes, io::Digest& digest) {
+  if (bytes.size() <= kBlocks * kBlockBytes) return digest.add(bytes);
+  const size_t step = (bytes.size() - kBlockBytes) / (kBlocks - 1);
+  for (size_t i = 0; i < kBlocks; ++i) digest.add(bytes.subspan(i * step, kBlockBytes));
 }
 
 /// Adds the ETag of an object, which stands for all its bytes.
 void add_bin(const dataset::BinFile& bin, io::Digest& digest) {
-  if (bin.object() == nullptr) return add_stretches(bin.mapped(), digest);
+  if (bin.object() == nullptr) return add_blocks(bin.mapped(), digest);
   digest.add(std::as_bytes(std::span(bin.object()->etag())));
 }
 
 Result<std::string> line_of(const std::string& prefix, const std::string& idx_cache) {
-  // Random access keeps the system from reading ahead of each stretch.
+  // Random access keeps the system from reading ahead of each block.
   MEG_ASSIGN_OR_RETURN(
       const dataset::IndexedDataset data,
       dataset::IndexedDataset::open(
           prefix, {.access = io::MappedFile::Access::kRandom, .idx_cache = idx_cache}));
   io::Digest digest;
-  add_stretches(data.idx().bytes(), digest);
+  add_blocks(data.idx().bytes(), digest);
   add_bin(data.bin(), digest);
   return fmt::format("{} of {} + {} bytes with digest {}", prefix, data.idx().size(),
                      data.bin().size(), digest.hex());

@@ -59,7 +59,7 @@ void Optimizer::State::complete_gradients() {
 
 // Whether each tensor-parallel rank has a copy of the parameter and a part of its gradient: norms
 // of queries and keys see this rank's heads alone, and under sequence parallelism a replicated
-// parameter sees this rank's stretch of each sequence. Position embeddings are added before
+// parameter sees this rank's part of each sequence. Position embeddings are added before
 // sequences are split, so each rank has their whole gradient.
 bool Optimizer::State::has_part_of_gradient(const nn::GptParameter& parameter) const {
   if (ranks.tensor()->size() == 1 || parameter.partition != model::Partition::kReplicated) {

@@ -95,7 +95,7 @@ TEST(Safetensors, RefusesHeadersThatBreakTheFormat) {
       {"shape overflows to what is there",
        one_tensor(R"("dtype":"F32","shape":[4611686018427387906],"data_offsets":[0,8])"), 8,
        "expected countable bytes"},
-      {"product is not the stretch", one_tensor(f32 + R"(,"data_offsets":[0,12])"), 12,
+      {"product is not the range", one_tensor(f32 + R"(,"data_offsets":[0,12])"), 12,
        "expected 8 bytes for float32 [2], found 12"},
       {"offsets past the end", one_tensor(f32 + R"(,"data_offsets":[0,8])"), 7,
        "expected a range within the file's 7 data bytes, found [0, 8]"},

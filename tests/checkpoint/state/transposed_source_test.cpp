@@ -56,7 +56,7 @@ struct Matrix {
   }
 };
 
-TEST(TransposedSource, ReadsAnyStretchOfAnyShapeAndType) {
+TEST(TransposedSource, ReadsAnyRangeOfAnyShapeAndType) {
   std::mt19937 random(7);
   for (const DType dtype : {DType::kUint8, DType::kBFloat16, DType::kFloat32, DType::kFloat64}) {
     // Single rows and columns, less and more than a block, several stripes.
@@ -134,7 +134,7 @@ TEST(TransposedSource, ReadsWhatIsTransposedItself) {
   }
 }
 
-/// The bytes as one stretch of a file, after a few others.
+/// The bytes as one range of a file, after a few others.
 std::shared_ptr<const TensorSource> in_file(const std::string& path, const Matrix& matrix) {
   constexpr uint64_t kBefore = 1000;
   std::string content(kBefore, 'x');

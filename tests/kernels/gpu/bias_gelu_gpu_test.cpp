@@ -13,7 +13,8 @@ using test::FloatArray;
 using test::kFloatTypes;
 using test::normal_values;
 
-constexpr kernels::CudaRung kRungs[] = {kernels::CudaRung::kPlain, kernels::CudaRung::kVector};
+constexpr kernels::CudaAccess kAccesses[] = {kernels::CudaAccess::kScalar,
+                                             kernels::CudaAccess::kVectorized};
 
 struct Shape {
   int64_t rows;
@@ -24,7 +25,7 @@ constexpr Shape kShapes[] = {{37, 129}, {1, 1}, {3, 8}, {5, 3072}, {513, 1024}, 
 
 TEST(BiasGeluGpuTest, ForwardMatchesThePlainFormula) {
   MEG_REQUIRE_GPU();
-  for (const auto rung : kRungs) {
+  for (const auto access : kAccesses) {
     for (const auto type : kFloatTypes) {
       for (const auto [rows, columns] : kShapes) {
         const FloatArray input(type, normal_values(rows * columns, 3, 1));
@@ -32,7 +33,7 @@ TEST(BiasGeluGpuTest, ForwardMatchesThePlainFormula) {
         const DeviceArray values(input), device_bias(bias);  // in place
         ASSERT_EQ(kernels::bias_gelu_forward_cuda(
                       {type, values.get(), device_bias.get(), values.get(), rows, columns}, nullptr,
-                      rung),
+                      access),
                   0);
         test::expect_gelu(input, bias, values.floats(type));
         ASSERT_EQ(cudaGetLastError(), cudaSuccess);
@@ -43,7 +44,7 @@ TEST(BiasGeluGpuTest, ForwardMatchesThePlainFormula) {
 
 TEST(BiasGeluGpuTest, BackwardMatchesThePlainFormula) {
   MEG_REQUIRE_GPU();
-  for (const auto rung : kRungs) {
+  for (const auto access : kAccesses) {
     for (const auto type : kFloatTypes) {
       for (const auto [rows, columns] : kShapes) {
         const FloatArray grad_output(type, normal_values(rows * columns, 1, 3));
@@ -53,7 +54,7 @@ TEST(BiasGeluGpuTest, BackwardMatchesThePlainFormula) {
         ASSERT_EQ(
             kernels::bias_gelu_backward_cuda({type, gradients.get(), device_input.get(),
                                               device_bias.get(), gradients.get(), rows, columns},
-                                             nullptr, rung),
+                                             nullptr, access),
             0);
         test::expect_gelu_gradient(grad_output, input, bias, gradients.floats(type));
         ASSERT_EQ(cudaGetLastError(), cudaSuccess);

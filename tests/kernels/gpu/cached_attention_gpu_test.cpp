@@ -81,7 +81,7 @@ void run_on_cpu(const Case& made, Arrays& arrays) {
   cached_attention_cpu(call, 0, call.rows * call.groups);
 }
 
-void run_on_gpu(const Case& made, Arrays& arrays, CudaRung rung) {
+void run_on_gpu(const Case& made, Arrays& arrays, CudaAccess access) {
   const DeviceArray mixed(arrays.mixed), keys(arrays.keys), values(arrays.values),
       slots(arrays.slots), lengths(arrays.lengths), output(arrays.output);
   const auto call = arrays.call(made, mixed.get(), keys.get(), values.get(), slots.get<int64_t>(),
@@ -89,7 +89,7 @@ void run_on_gpu(const Case& made, Arrays& arrays, CudaRung rung) {
   const int64_t longest = std::ranges::max(arrays.lengths);
   const DeviceArray scratch(
       std::vector<float>(static_cast<size_t>(cached_attention_scratch(call, longest)), NAN));
-  ASSERT_EQ(cached_attention_cuda(call, longest, scratch.get<float>(), nullptr, rung), 0);
+  ASSERT_EQ(cached_attention_cuda(call, longest, scratch.get<float>(), nullptr, access), 0);
   ASSERT_EQ(cudaGetLastError(), cudaSuccess);
   arrays.keys = keys.floats(made.type);
   arrays.values = values.floats(made.type);
@@ -101,9 +101,9 @@ void expect_same_on_gpu(const Case& made, const std::vector<int64_t>& lengths, d
   slots.resize(lengths.size());
   Arrays expected(made, slots, lengths);
   run_on_cpu(made, expected);
-  for (const CudaRung rung : {CudaRung::kPlain, CudaRung::kVector}) {
+  for (const CudaAccess access : {CudaAccess::kScalar, CudaAccess::kVectorized}) {
     Arrays found(made, slots, lengths);
-    run_on_gpu(made, found, rung);
+    run_on_gpu(made, found, access);
     EXPECT_EQ(test::bits_of(found.keys.floats()), test::bits_of(expected.keys.floats()));
     EXPECT_EQ(test::bits_of(found.values.floats()), test::bits_of(expected.values.floats()));
     const std::vector<float> a = found.output.floats(), b = expected.output.floats();
@@ -139,8 +139,8 @@ TEST(CachedAttentionGpuTest, ARowsResultIsItsOwn) {
   MEG_REQUIRE_GPU();
   const Case made = {FloatType::kBFloat16, 2, 2, 64, 1000};
   Arrays alone(made, {4}, {300}), together(made, {4, 1}, {300, 1000});
-  run_on_gpu(made, alone, CudaRung::kVector);
-  run_on_gpu(made, together, CudaRung::kVector);
+  run_on_gpu(made, alone, CudaAccess::kVectorized);
+  run_on_gpu(made, together, CudaAccess::kVectorized);
   std::vector<float> first = together.output.floats();
   first.resize(static_cast<size_t>(made.heads * made.depth));
   EXPECT_EQ(test::bits_of(first), test::bits_of(alone.output.floats()));

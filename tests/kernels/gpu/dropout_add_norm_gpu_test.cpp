@@ -15,7 +15,7 @@ using test::FloatArray;
 using test::kFloatTypes;
 using test::normal_values;
 
-constexpr CudaRung kRungs[] = {CudaRung::kPlain, CudaRung::kVector};
+constexpr CudaAccess kAccesses[] = {CudaAccess::kScalar, CudaAccess::kVectorized};
 
 struct Case {
   DropoutAddNorm shape;
@@ -141,7 +141,7 @@ Arrays on_cpu(const Case& made) {
 }
 
 /// Both passes on the GPU, each launch with success.
-Arrays on_gpu(const Case& made, CudaRung rung) {
+Arrays on_gpu(const Case& made, CudaAccess access) {
   Arrays arrays(made);
   std::vector<std::pair<FloatArray Arrays::*, DeviceArray>> there;
   for (FloatArray Arrays::*array :
@@ -158,14 +158,14 @@ Arrays on_gpu(const Case& made, CudaRung rung) {
   auto forward = forward_call(made, at);
   forward.means = means.get<float>();
   forward.rstds = rstds.get<float>();
-  EXPECT_EQ(dropout_add_norm_forward_cuda(forward, nullptr, rung), 0);
+  EXPECT_EQ(dropout_add_norm_forward_cuda(forward, nullptr, access), 0);
   auto backward = backward_call(made, at);
   backward.means = means.get<float>();
   backward.rstds = rstds.get<float>();
   const auto scratch_size =
       static_cast<size_t>(dropout_add_norm_scratch(made.shape.rows, made.shape.columns));
   const DeviceArray scratch(std::vector<float>(scratch_size, NAN));
-  EXPECT_EQ(dropout_add_norm_backward_cuda(backward, scratch.get<float>(), nullptr, rung), 0);
+  EXPECT_EQ(dropout_add_norm_backward_cuda(backward, scratch.get<float>(), nullptr, access), 0);
   EXPECT_EQ(cudaGetLastError(), cudaSuccess);
   for (const auto& [array, values] : there) {
     arrays.*array = values.floats((arrays.*array).type());
@@ -189,9 +189,9 @@ TEST(DropoutAddNormGpuTest, BothPassesMatchTheCpus) {
   MEG_REQUIRE_GPU();
   for (const Case& made : cases()) {
     const Arrays expected = on_cpu(made);
-    for (const CudaRung rung : kRungs) {
+    for (const CudaAccess access : kAccesses) {
       SCOPED_TRACE(made.name());
-      const Arrays found = on_gpu(made, rung);
+      const Arrays found = on_gpu(made, access);
       // Nothing is computed before it: the same to the bit.
       ASSERT_EQ(test::bits_of(found.sum.floats()), test::bits_of(expected.sum.floats()));
       expect_near(found.normalized, expected.normalized, 2, "normalized");
@@ -210,9 +210,9 @@ TEST(DropoutAddNormGpuTest, BitsOfARowDoNotDependOnTheNumberOfRows) {
     for (const int64_t columns : {40, 264, 300, 1032, 2056}) {
       Case many = case_of(type, 513, columns), few = case_of(type, 3, columns);
       many.shape.is_rms_norm = few.shape.is_rms_norm = columns == 264;
-      for (const CudaRung rung : kRungs) {
+      for (const CudaAccess access : kAccesses) {
         SCOPED_TRACE(few.name());
-        const Arrays of_many = on_gpu(many, rung), of_few = on_gpu(few, rung);
+        const Arrays of_many = on_gpu(many, access), of_few = on_gpu(few, access);
         for (FloatArray Arrays::*array :
              {&Arrays::sum, &Arrays::normalized, &Arrays::grad_residual, &Arrays::grad_branch}) {
           std::vector<float> rows = (of_many.*array).floats();
@@ -226,7 +226,7 @@ TEST(DropoutAddNormGpuTest, BitsOfARowDoNotDependOnTheNumberOfRows) {
 
 TEST(DropoutAddNormGpuTest, NoRowsHaveZeroGradients) {
   MEG_REQUIRE_GPU();
-  const Arrays found = on_gpu(case_of(FloatType::kFloat16, 0, 40), CudaRung::kVector);
+  const Arrays found = on_gpu(case_of(FloatType::kFloat16, 0, 40), CudaAccess::kVectorized);
   EXPECT_EQ(found.grad_weight.floats(), std::vector<float>(40));
   EXPECT_EQ(found.grad_bias.floats(), std::vector<float>(40));
 }
@@ -234,7 +234,8 @@ TEST(DropoutAddNormGpuTest, NoRowsHaveZeroGradients) {
 TEST(DropoutAddNormGpuTest, TwoRunsGiveTheSameBits) {
   MEG_REQUIRE_GPU();
   const Case made = case_of(FloatType::kBFloat16, 300, 264);
-  const Arrays first = on_gpu(made, CudaRung::kVector), second = on_gpu(made, CudaRung::kVector);
+  const Arrays first = on_gpu(made, CudaAccess::kVectorized),
+               second = on_gpu(made, CudaAccess::kVectorized);
   EXPECT_EQ(test::bits_of(first.grad_weight.floats()), test::bits_of(second.grad_weight.floats()));
   EXPECT_EQ(test::bits_of(first.grad_branch.floats()), test::bits_of(second.grad_branch.floats()));
 }

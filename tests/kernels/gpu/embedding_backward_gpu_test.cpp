@@ -66,21 +66,21 @@ FloatArray on_cpu(const Case& made) {
   return arrays.grad_weight;
 }
 
-FloatArray on_gpu(const Case& made, CudaRung rung) {
+FloatArray on_gpu(const Case& made, CudaAccess access) {
   const Arrays arrays(made);
   const DeviceArray ids(arrays.ids), gradients(arrays.gradients), result(arrays.grad_weight);
   const auto call = arrays.call(made, ids.get<int64_t>(), gradients.get(), result.get());
   const auto numbers = static_cast<size_t>(embedding_backward_scratch(call));
   const DeviceArray scratch(std::vector<int64_t>(numbers, -1));
-  EXPECT_EQ(embedding_backward_cuda(call, scratch.get<int64_t>(), nullptr, rung), 0);
+  EXPECT_EQ(embedding_backward_cuda(call, scratch.get<int64_t>(), nullptr, access), 0);
   EXPECT_EQ(cudaGetLastError(), cudaSuccess);
   return result.floats(arrays.grad_weight.type());
 }
 
 void expect_bits_of_cpu(const Case& made) {
   const FloatArray expected = on_cpu(made);
-  for (const CudaRung rung : {CudaRung::kPlain, CudaRung::kVector}) {
-    ASSERT_EQ(test::bits_of(on_gpu(made, rung).floats()), test::bits_of(expected.floats()))
+  for (const CudaAccess access : {CudaAccess::kScalar, CudaAccess::kVectorized}) {
+    ASSERT_EQ(test::bits_of(on_gpu(made, access).floats()), test::bits_of(expected.floats()))
         << test::name_of(made.type) << (made.adds ? " adds " : " ") << made.count << " x "
         << made.columns << (made.has_ids ? "" : ", no ids");
   }

@@ -53,7 +53,7 @@ struct OnDevice {
 
 TEST(MultiTensorAdamGpuTest, GivesTheBitsOfTheCpu) {
   MEG_REQUIRE_GPU();
-  for (const auto rung : {kernels::CudaRung::kPlain, kernels::CudaRung::kVector}) {
+  for (const auto access : {kernels::CudaAccess::kScalar, kernels::CudaAccess::kVectorized}) {
     for (const bool adam_w_mode : {true, false}) {
       std::vector<AdamState> on_cpu = states();
       std::vector<OnDevice> on_device(on_cpu.begin(), on_cpu.end());
@@ -70,7 +70,7 @@ TEST(MultiTensorAdamGpuTest, GivesTheBitsOfTheCpu) {
       const DeviceArray list(device_list);
       kernels::multi_tensor_adam_cpu(cpu_list.data(), tensors, step, 0, chunks);
       ASSERT_EQ(kernels::multi_tensor_adam_cuda(list.get<kernels::AdamTensor>(), tensors, step,
-                                                chunks, nullptr, rung),
+                                                chunks, nullptr, access),
                 0);
       for (size_t i = 0; i < on_cpu.size(); ++i) {
         using test::bits_of;

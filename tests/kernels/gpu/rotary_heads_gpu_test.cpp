@@ -35,7 +35,7 @@ void point(kernels::RotaryHeads& call, const HeadShape& shape, bool apart, void*
 
 TEST(RotaryHeadsGpuTest, MatchTheCpu) {
   MEG_REQUIRE_GPU();
-  for (const auto rung : {kernels::CudaRung::kPlain, kernels::CudaRung::kVector}) {
+  for (const auto access : {kernels::CudaAccess::kScalar, kernels::CudaAccess::kVectorized}) {
     for (const FloatType type : test::kFloatTypes) {
       for (const HeadShape& shape : test::kHeadShapes) {
         for (const bool apart : {true, false}) {
@@ -53,7 +53,7 @@ TEST(RotaryHeadsGpuTest, MatchTheCpu) {
           point(call, shape, apart, device_mixed.get(), device_parts.get());
           call.cosine = device_cosine.get();
           call.sine = device_sine.get();
-          ASSERT_EQ(kernels::rotary_heads_cuda(call, nullptr, rung), 0);
+          ASSERT_EQ(kernels::rotary_heads_cuda(call, nullptr, access), 0);
           ASSERT_EQ(cudaGetLastError(), cudaSuccess);
           const auto expected = (apart ? parts : mixed).floats();
           const auto found = (apart ? device_parts : device_mixed).floats(type).floats();

@@ -15,7 +15,7 @@ using test::DeviceArray;
 using test::FloatArray;
 using test::kFloatTypes;
 
-constexpr CudaRung kRungs[] = {CudaRung::kPlain, CudaRung::kVector};
+constexpr CudaAccess kAccesses[] = {CudaAccess::kScalar, CudaAccess::kVectorized};
 
 /// A case on the GPU, with the gradients in place of the logits.
 struct OnDevice {
@@ -45,19 +45,19 @@ struct OnDevice {
 
 TEST(SoftmaxCrossEntropyGpuTest, LossesAndGradientsMatchThePlainFormula) {
   MEG_REQUIRE_GPU();
-  for (const auto rung : kRungs) {
+  for (const auto access : kAccesses) {
     for (const auto type : kFloatTypes) {
       for (const int64_t columns : {1, 2, 17, 296, 1024, 1025, 5003, 50304}) {
         const CrossEntropyCase made = test::cross_entropy_case(type, 11, columns);
         const OnDevice device(made);
-        ASSERT_EQ(softmax_cross_entropy_forward_cuda(device.forward(made),
-                                                     device.label_error.get<int>(), nullptr, rung),
+        ASSERT_EQ(softmax_cross_entropy_forward_cuda(
+                      device.forward(made), device.label_error.get<int>(), nullptr, access),
                   0);
         // 16-bit logits take the GPU's approximate e^x.
         test::expect_losses(made, device.losses.values<float>(),
                             type == FloatType::kFloat32 ? 5e-7 : 2e-6);
         EXPECT_EQ(device.label_error.values<int>(), std::vector<int>{0});
-        ASSERT_EQ(softmax_cross_entropy_backward_cuda(device.backward(made), nullptr, rung), 0);
+        ASSERT_EQ(softmax_cross_entropy_backward_cuda(device.backward(made), nullptr, access), 0);
         test::expect_gradients(made, device.logits.floats(type));
         ASSERT_EQ(cudaGetLastError(), cudaSuccess);
       }
@@ -67,14 +67,14 @@ TEST(SoftmaxCrossEntropyGpuTest, LossesAndGradientsMatchThePlainFormula) {
 
 TEST(SoftmaxCrossEntropyGpuTest, BothPassesInOneMatchThePlainFormula) {
   MEG_REQUIRE_GPU();
-  for (const auto rung : kRungs) {
+  for (const auto access : kAccesses) {
     for (const auto type : kFloatTypes) {
       for (const int64_t columns : {1, 17, 296, 1025, 12584}) {
         const CrossEntropyCase made = test::cross_entropy_case(type, 11, columns);
         const OnDevice device(made);
         ASSERT_EQ(softmax_cross_entropy_forward_backward_cuda(
                       device.forward(made), device.grad_losses.get<float>(), device.logits.get(),
-                      device.label_error.get<int>(), nullptr, rung),
+                      device.label_error.get<int>(), nullptr, access),
                   0);
         test::expect_losses(made, device.losses.values<float>(),
                             type == FloatType::kFloat32 ? 5e-7 : 2e-6);
@@ -108,13 +108,13 @@ TEST(SoftmaxCrossEntropyGpuTest, MinusInfinityIsProbabilityZero) {
       FloatArray(FloatType::kFloat32, {-INFINITY, 1, -INFINITY, 1, -INFINITY, -INFINITY, 1, 1});
   made.labels = {1};
   made.grad_losses = {1};
-  for (const auto rung : kRungs) {
+  for (const auto access : kAccesses) {
     const OnDevice device(made);
     ASSERT_EQ(softmax_cross_entropy_forward_cuda(device.forward(made),
-                                                 device.label_error.get<int>(), nullptr, rung),
+                                                 device.label_error.get<int>(), nullptr, access),
               0);
     EXPECT_FLOAT_EQ(device.losses.values<float>()[0], std::log(4.0f));
-    ASSERT_EQ(softmax_cross_entropy_backward_cuda(device.backward(made), nullptr, rung), 0);
+    ASSERT_EQ(softmax_cross_entropy_backward_cuda(device.backward(made), nullptr, access), 0);
     EXPECT_EQ(device.logits.values<float>(),
               (std::vector<float>{0, -0.75, 0, 0.25, 0, 0, 0.25, 0.25}));
   }

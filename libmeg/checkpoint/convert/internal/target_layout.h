@@ -50,8 +50,8 @@ struct TargetLayout {
   /// Ranks over which a parameter is divided, unless it is replicated.
   int64_t tensor_size(const LogicalParameter& parameter) const;
 
-  /// Length of the cut axis of a parameter's ShardAxes in the target: the source's, but for the
-  /// vocabulary. 0 for a replicated parameter.
+  /// Length of the cut axis of a parameter's ShardAxes in the target: the source's, except for
+  /// the vocabulary. 0 for a replicated parameter.
   int64_t cut_extent(const LogicalParameter& parameter) const;
 
   /// The shape that one rank of the target holds.

@@ -22,7 +22,7 @@ bool is_scheduler_key(std::string_view key) {
 }
 
 /// Writes the tree of one rank: a walk over the keys of the source rank that is closest to it (the
-/// reference), each key carried over as it is but for those that depend on the layout.
+/// reference), each key carried over as it is except those that depend on the layout.
 class TreeBuilder {
  public:
   TreeBuilder(const MegatronCheckpoint& checkpoint, const TargetLayout& layout,

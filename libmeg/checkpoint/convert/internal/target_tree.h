@@ -6,8 +6,8 @@
 namespace meg::checkpoint {
 
 /// Fills `target` with the dict that the rank of stage `stage` saves: the top-level keys of the
-/// source in their order, with everything that layouts decide made anew (args, model, optimizer)
-/// and everything else as the source's rank at its place has it.
+/// source in their order, with new values for everything that layouts decide (args, model,
+/// optimizer) and everything else as the source's rank at its place has it.
 Status add_tree(const MegatronCheckpoint& checkpoint, const TargetLayout& layout,
                 const ReshardOptions& options, int64_t stage, TargetFile* target);
 

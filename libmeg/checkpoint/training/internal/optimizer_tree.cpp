@@ -87,7 +87,7 @@ class OptimizerWriter {
                             "{}: expected exp_avg and exp_avg_sq on all parameters or on none",
                             member->name);
         }
-        // Masters of some parameters only could not be told apart when they are read:
+        // A reader could not assign masters that only some parameters have:
         // fp32_from_fp16_params is a list by number.
         const bool wants_master = state_.mixed_precision && is_sixteen_bit(member->weight.dtype);
         if (member->fp32_param.has_value() != wants_master) {

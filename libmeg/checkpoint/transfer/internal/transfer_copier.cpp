@@ -77,7 +77,7 @@ int64_t row_of(const Box& box, size_t axis) {
 /// Jobs begin where a slab may begin: at multiples of a row of slab_axis, which slab_at() requires.
 /// A job also ends where the set of boxes that have the rows changes, even where it is small: only
 /// then does it write to one set of files, by which the executor deals jobs out
-/// (docs/performance.md, "Moving tensors": TP4 PP1 2.27 s -> 2.11 s). Stretches shorter than a slab
+/// (docs/performance.md, "Moving tensors": TP4 PP1 2.27 s -> 2.11 s). Runs shorter than a slab
 /// are not worth a job of their own.
 void split_work(Work& work, int64_t job_bytes, std::vector<TransferJob>* jobs) {
   const int64_t total = work.elements();

@@ -50,7 +50,7 @@ Status TransferReader::read_reordered(int64_t first, std::span<std::byte> into,
   const auto size = static_cast<size_t>(dtype_size(source_->dtype()));
   const int64_t end = first + static_cast<int64_t>(into.size() / size);
   // Calls visit(memory offset, elements, elements before) for the requested part of each run.
-  const auto for_each_stretch = [&](const auto& visit) -> Status {
+  const auto for_each_run = [&](const auto& visit) -> Status {
     for (int64_t at = first; at < end;) {
       const int64_t inside = at % runs_.length;
       const int64_t count = std::min(runs_.length - inside, end - at);
@@ -62,7 +62,7 @@ Status TransferReader::read_reordered(int64_t first, std::span<std::byte> into,
   };
   int64_t low = INT64_MAX;
   int64_t high = 0;
-  MEG_RETURN_IF_ERROR(for_each_stretch([&](int64_t offset, int64_t count, int64_t) {
+  MEG_RETURN_IF_ERROR(for_each_run([&](int64_t offset, int64_t count, int64_t) {
     low = std::min(low, offset);
     high = std::max(high, offset + count);
     return Status();
@@ -75,7 +75,7 @@ Status TransferReader::read_reordered(int64_t first, std::span<std::byte> into,
   const auto block =
       together ? scratch.first(static_cast<size_t>(high - low) * size) : std::span<std::byte>();
   if (together) MEG_RETURN_IF_ERROR(source_->read(low, block));
-  return for_each_stretch([&](int64_t offset, int64_t count, int64_t before) {
+  return for_each_run([&](int64_t offset, int64_t count, int64_t before) {
     const auto piece =
         into.subspan(static_cast<size_t>(before) * size, static_cast<size_t>(count) * size);
     if (!together) return source_->read(offset, piece);

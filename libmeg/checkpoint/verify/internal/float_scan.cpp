@@ -12,7 +12,7 @@
 namespace meg::checkpoint {
 namespace {
 
-/// Elements whose exponents are looked at together.
+/// Elements whose exponents are examined together.
 constexpr size_t kBlock = 1024;
 
 /// The bit patterns of a type: NaN and Inf are those whose exponent bits are all ones (of
@@ -62,8 +62,8 @@ void scan_blocks(std::span<const std::byte> bytes, int64_t first_element, bool c
       carries = static_cast<Bits>(carries | F::carry(bits));
       signs = static_cast<Bits>(signs | bits);
     }
-    // One bit tells whether a block of 1024 has something to look at; the loop above has no branch,
-    // so that it becomes vector instructions. A block of negative zeros is looked at in vain.
+    // One bit tells whether a block of 1024 has something to examine; the loop above has no branch,
+    // so that it becomes vector instructions. A block of negative zeros is examined in vain.
     const bool is_odd = ((count_negative ? carries | signs : carries) & F::kSign) != 0;
     if (!is_odd) continue;
     scan_elements<F>(block, size, first_element + static_cast<int64_t>(begin), count_negative,

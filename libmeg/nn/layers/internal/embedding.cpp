@@ -32,7 +32,7 @@ at::Tensor Embedding::forward(const at::Tensor& tokens, const at::Tensor& positi
                               const ForwardContext& context) const {
   context.use_parameters(end_of_parameters_);
   at::Tensor hidden = look_up(tokens, position_ids);
-  if (ranks_.splits_sequences()) hidden = stretch_of_sequences(hidden, ranks_);
+  if (ranks_.splits_sequences()) hidden = scatter_to_sequence_parallel_region(hidden, ranks_);
   hidden = hidden.to(residual_dtype_);
   if (!context.training) return hidden;
   return dropout(hidden, hidden_dropout_, context.random->generator(context.hidden_stream));

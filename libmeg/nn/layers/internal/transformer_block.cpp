@@ -52,7 +52,7 @@ HiddenStates TransformerBlock::forward_layers(HiddenStates hidden_states,
 
 HiddenStates TransformerBlock::recompute_layers(at::Tensor hidden_states,
                                                 const ForwardContext& context) const {
-  // uniform: all layers, in stretches of recompute_num_layers. block: the first
+  // uniform: all layers, in segments of recompute_num_layers. block: the first
   // recompute_num_layers, each for itself; the others keep what they need.
   const bool is_uniform = recompute_method_ == RecomputeMethod::kUniform;
   const size_t step = is_uniform ? recompute_num_layers_ : 1;
@@ -60,12 +60,12 @@ HiddenStates TransformerBlock::recompute_layers(at::Tensor hidden_states,
   size_t begin = 0;
   for (; begin < last; begin = std::min(begin + step, layers_.size())) {
     const size_t end = std::min(begin + step, layers_.size());
-    const auto stretch = [this, context, begin, end](const std::vector<at::Tensor>& inputs) {
+    const auto segment = [this, context, begin, end](const std::vector<at::Tensor>& inputs) {
       const HiddenStates states =
           forward_layers({.residual = inputs[0], .branch = {}}, context, begin, end);
       return HiddenDropout(hidden_dropout_, context).sum_of(states);
     };
-    hidden_states = recompute(stretch, {hidden_states}, *context.random);
+    hidden_states = recompute(segment, {hidden_states}, *context.random);
   }
   return forward_layers({.residual = std::move(hidden_states), .branch = {}}, context, begin,
                         layers_.size());

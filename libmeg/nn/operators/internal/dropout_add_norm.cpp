@@ -49,7 +49,7 @@ struct Passed {
 
 Passed forward(const at::Tensor& branch, const at::Tensor& residual,
                const kernels::DropoutMask& dropout, const NormKernel& norm) {
-  // Without a norm only dropout and sum are left: at the end of a pipeline stage or of a stretch
+  // Without a norm only dropout and sum are left: at the end of a pipeline stage or of a segment
   // that is recomputed, whose successor begins with the norm.
   const bool has_norm = norm.weight.defined();
   const at::Tensor& like = has_norm ? norm.weight : branch;

@@ -34,8 +34,8 @@ at::Tensor summed_apart(const at::Tensor& tensor, const TensorParallel& ranks) {
 }
 
 /// [b, s / ranks, h] -> [b, s, h]
-at::Tensor gathered(const at::Tensor& stretch, const TensorParallel& ranks) {
-  const at::Tensor part = stretch.contiguous();
+at::Tensor gathered(const at::Tensor& own, const TensorParallel& ranks) {
+  const at::Tensor part = own.contiguous();
   const at::Tensor parts =
       at::empty({ranks.size(), part.size(0), part.size(1), part.size(2)}, part.options());
   libtorch::throw_if_error(ranks.group->all_gather(parts, part));
@@ -43,20 +43,20 @@ at::Tensor gathered(const at::Tensor& stretch, const TensorParallel& ranks) {
 }
 
 /// [b, s, h] -> [ranks, b, s / ranks, h]
-at::Tensor by_stretch(const at::Tensor& whole, const TensorParallel& ranks) {
+at::Tensor by_rank(const at::Tensor& whole, const TensorParallel& ranks) {
   return whole.reshape({whole.size(0), ranks.size(), -1, whole.size(2)}).transpose(0, 1);
 }
 
 /// [b, s, h] -> [b, s / ranks, h], summed over the ranks.
 at::Tensor scattered(const at::Tensor& whole, const TensorParallel& ranks) {
-  const at::Tensor parts = by_stretch(whole, ranks).contiguous();
+  const at::Tensor parts = by_rank(whole, ranks).contiguous();
   const at::Tensor part = at::empty(parts[0].sizes(), parts.options());
   libtorch::throw_if_error(ranks.group->reduce_scatter(part, parts));
   return part;
 }
 
-at::Tensor own_stretch(const at::Tensor& whole, const TensorParallel& ranks) {
-  return by_stretch(whole, ranks)[ranks.rank()].contiguous();
+at::Tensor own_part(const at::Tensor& whole, const TensorParallel& ranks) {
+  return by_rank(whole, ranks)[ranks.rank()].contiguous();
 }
 
 class ExchangeBackward : public Node {
@@ -115,8 +115,9 @@ at::Tensor sum_of_ranks(const at::Tensor& partial, const TensorParallel& ranks) 
   return exchange(partial, ranks, summed, same);
 }
 
-at::Tensor stretch_of_sequences(const at::Tensor& whole, const TensorParallel& ranks) {
-  return exchange(whole, ranks, own_stretch, gathered);
+at::Tensor scatter_to_sequence_parallel_region(const at::Tensor& whole,
+                                               const TensorParallel& ranks) {
+  return exchange(whole, ranks, own_part, gathered);
 }
 
 }  // namespace meg::nn

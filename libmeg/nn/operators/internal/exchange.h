@@ -22,6 +22,7 @@ at::Tensor leave_matrix(const at::Tensor& partial, const TensorParallel& ranks);
 at::Tensor sum_of_ranks(const at::Tensor& partial, const TensorParallel& ranks);
 
 /// This rank's part of sequences that every rank has completely: [b, s, h] -> [b, s / ranks, h].
-at::Tensor stretch_of_sequences(const at::Tensor& whole, const TensorParallel& ranks);
+at::Tensor scatter_to_sequence_parallel_region(const at::Tensor& whole,
+                                               const TensorParallel& ranks);
 
 }  // namespace meg::nn

@@ -16,21 +16,21 @@ using torch::autograd::Node;
 using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
 
-/// Keeps the inputs of a stretch instead of what its operators save, and runs the stretch again
+/// Keeps the inputs of a segment instead of what its operators save, and runs the segment again
 /// when its gradient is requested. The generators are put back to where they stood before the first
 /// run, so that dropout draws the same masks, and forward again to where they are now, so that the
 /// next step draws what it would have drawn without recomputation.
 class RecomputeBackward : public Node {
  public:
-  RecomputeBackward(Stretch stretch, const std::vector<at::Tensor>& inputs, RandomStates& random)
-      : stretch_(std::move(stretch)), random_(random), states_(random.snapshot()) {
+  RecomputeBackward(Segment segment, const std::vector<at::Tensor>& inputs, RandomStates& random)
+      : segment_(std::move(segment)), random_(random), states_(random.snapshot()) {
     for (const at::Tensor& input : inputs) inputs_.emplace_back(input, /*is_output=*/false);
     set_next_edges(torch::autograd::collect_next_edges(inputs));
   }
 
   void release_variables() override {
     inputs_.clear();
-    stretch_ = nullptr;
+    segment_ = nullptr;
   }
 
  protected:
@@ -54,14 +54,14 @@ class RecomputeBackward : public Node {
 
  private:
   /// The generators are put forward before the gradients are computed, as only the forward pass
-  /// draws, and also where the stretch throws, so that a step which is tried again draws what it
+  /// draws, and also where the segment throws, so that a step which is tried again draws what it
   /// would have drawn.
   at::Tensor run_again(const std::vector<at::Tensor>& inputs) {
     const std::vector<at::Tensor> now = random_.snapshot();
     random_.restore_snapshot(states_);
     at::Tensor output;
     try {
-      output = stretch_(inputs);
+      output = segment_(inputs);
     } catch (...) {
       random_.restore_snapshot(now);
       throw;
@@ -70,7 +70,7 @@ class RecomputeBackward : public Node {
     return output;
   }
 
-  Stretch stretch_;
+  Segment segment_;
   RandomStates& random_;
   std::vector<at::Tensor> states_;
   std::vector<SavedVariable> inputs_;
@@ -78,14 +78,14 @@ class RecomputeBackward : public Node {
 
 }  // namespace
 
-at::Tensor recompute(Stretch stretch, const std::vector<at::Tensor>& inputs, RandomStates& random) {
-  if (!c10::GradMode::is_enabled()) return stretch(inputs);
-  // The states before the stretch draws from them are the node's.
-  const auto node = std::make_shared<RecomputeBackward>(stretch, inputs, random);
+at::Tensor recompute(Segment segment, const std::vector<at::Tensor>& inputs, RandomStates& random) {
+  if (!c10::GradMode::is_enabled()) return segment(inputs);
+  // The states before the segment draws from them are the node's.
+  const auto node = std::make_shared<RecomputeBackward>(segment, inputs, random);
   at::Tensor output;
   {
     const c10::NoGradGuard without_gradients;
-    output = stretch(inputs);
+    output = segment(inputs);
   }
   torch::autograd::set_history(output, node);
   return output;

@@ -10,11 +10,11 @@
 namespace meg::nn {
 
 /// Part of the forward pass: computes one tensor from others and from parameters that it refers to.
-using Stretch = std::function<at::Tensor(const std::vector<at::Tensor>& inputs)>;
+using Segment = std::function<at::Tensor(const std::vector<at::Tensor>& inputs)>;
 
-/// Runs `stretch` and keeps only its inputs; the backward pass runs it again, with the same random
-/// numbers, and propagates gradients through it. What the stretch refers to must live until then.
+/// Runs `segment` and keeps only its inputs; the backward pass runs it again, with the same random
+/// numbers, and propagates gradients through it. What the segment refers to must live until then.
 /// Mirrors Megatron-LM megatron/core/tensor_parallel/random.py: checkpoint.
-at::Tensor recompute(Stretch stretch, const std::vector<at::Tensor>& inputs, RandomStates& random);
+at::Tensor recompute(Segment segment, const std::vector<at::Tensor>& inputs, RandomStates& random);
 
 }  // namespace meg::nn

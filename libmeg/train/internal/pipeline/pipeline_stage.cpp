@@ -154,11 +154,11 @@ Result<DeviceBatch> PipelineStage::receive(const PipelineStep& step) {
   MEG_ASSIGN_OR_RETURN(DeviceBatch batch, batch_of(step));
   if (is_first(step.chunk)) return batch;
   const nn::TensorParallel& ranks = model_.part().tensor_parallel;
-  // With sequence parallelism a rank's stretch of each sequence is all that is sent between stages.
-  const int64_t stretches = ranks.splits_sequences() ? ranks.size() : 1;
-  batch.input.hidden_states = at::empty(
-      {batch.labels.size(0), batch.labels.size(1) / stretches, model_.config().hidden_size},
-      batch.loss_mask.options().dtype(model_.options().residual_dtype()));
+  // With sequence parallelism a rank's part of each sequence is all that is sent between stages.
+  const int64_t parts = ranks.splits_sequences() ? ranks.size() : 1;
+  batch.input.hidden_states =
+      at::empty({batch.labels.size(0), batch.labels.size(1) / parts, model_.config().hidden_size},
+                batch.loss_mask.options().dtype(model_.options().residual_dtype()));
   MEG_RETURN_IF_ERROR(links_.receive_forward(batch.input.hidden_states));
   return batch;
 }

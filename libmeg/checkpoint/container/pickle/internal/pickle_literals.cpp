@@ -9,7 +9,7 @@
 #include "libmeg/text/utf8.h"
 
 // Every value has several opcodes: text lines of protocol 0, which Python 2 wrote, and binary forms
-// with counts of 1, 4 or 8 bytes. Lengths are compared with what is left of the input before
+// with counts of 1, 4 or 8 bytes. Lengths are compared with the rest of the input before
 // anything is copied (PickleInput::counted).
 
 namespace meg::checkpoint {

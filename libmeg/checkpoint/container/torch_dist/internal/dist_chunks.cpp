@@ -15,7 +15,7 @@
 namespace meg::checkpoint {
 namespace {
 
-/// The corners of every chunk of a tensor are looked at: 2^dimensions of them.
+/// The corners of every chunk of a tensor are examined: 2^dimensions of them.
 constexpr size_t kMaxDimensions = 8;
 
 /// Elements of a box; nullopt where they, or their bytes, do not fit 63 bits.

@@ -10,9 +10,9 @@
 #include "libmeg/checkpoint/container/torch_file/internal/storage_sink.h"
 #include "libmeg/checkpoint/state/piece.h"
 
-// Items go one after another into .distcp files, each an archive of torch.save of its own, as
-// torch's FileSystemWriter writes them. Their lengths are known beforehand (lay_out), so that space
-// is given out at once and filled later by several threads.
+// Items are written one after another into .distcp files, each as its own archive of torch.save, as
+// torch's FileSystemWriter does. Their lengths are known first (lay_out), so that space is assigned
+// at once and filled later by several threads.
 
 namespace meg::checkpoint {
 namespace {

@@ -16,7 +16,8 @@ namespace {
 constexpr uint64_t kMaxDirectoryBytes = uint64_t{256} << 20;
 constexpr uint64_t kMaxCommentBytes = 0xFFFF;
 
-/// The end record, which is the file's last but for a comment that reaches exactly to its end.
+/// The end record, which ends the file, except that a comment may follow that reaches exactly to
+/// its end.
 struct EndRecord {
   uint64_t offset = 0;
   ZipDirectory directory;
@@ -34,7 +35,7 @@ std::optional<size_t> find_end_record(std::span<const std::byte> tail) {
 }
 
 Result<EndRecord> read_end_record(const io::FileSlice& file) {
-  // Only where the file's last bytes are no record is the whole room of comments looked through.
+  // The whole range of comments is searched only if the file's last bytes are no record.
   std::optional<size_t> at;
   std::vector<std::byte> tail;
   for (const uint64_t comment : {uint64_t{0}, kMaxCommentBytes}) {

@@ -20,7 +20,7 @@
 
 // Everything that reads rank files expects all parameters to be divided over the same
 // tensor-parallel ranks. If experts are divided over others, their parts are put together and cut
-// anew here, weights and optimizer state alike, so that no reader has to know of the difference.
+// again here, weights and optimizer state alike, so that no reader has to know of the difference.
 
 namespace meg::checkpoint {
 namespace {

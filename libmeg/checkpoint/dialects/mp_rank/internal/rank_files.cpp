@@ -24,7 +24,7 @@
 
 // Opens the files of all ranks and checks that they are one checkpoint: as many as args say, of one
 // iteration, one version, one shape of the model. Files of a run that was resumed in another layout
-// in the same folder are found out by these.
+// in the same folder are detected by these.
 
 namespace meg::checkpoint {
 namespace {
@@ -248,7 +248,7 @@ class RankFilesReader {
     MEG_ASSIGN_OR_RETURN(grid_, find_rank_grid(*first_, found_.tensor_size, found_.pipeline_size));
     found_.expert_size = grid_.expert_size();
     MEG_ASSIGN_OR_RETURN(ranks_, expected_ranks(folder_, grid_, found_.pipeline_size));
-    // The others are opened by several threads. Errors are looked at in the order of ranks below,
+    // The others are opened by several threads. Errors are handled in the order of ranks below,
     // so that the same one is reported each time.
     std::vector<std::optional<Result<TorchFile>>> others =
         open_others(ranks_, first_->path(), opening_);
@@ -418,7 +418,7 @@ uint64_t rank_file_bytes(const CheckpointFolder& folder) {
     if (!error) bytes += size;
   };
   for (const RankFolder& rank : folder.ranks) {
-    // Files that cannot be asked for their size are found out when they are opened.
+    // Files whose size cannot be read are reported when they are opened.
     add(rank.file);
     const std::filesystem::path parent = std::filesystem::path(rank.file).parent_path();
     if (rank.has_distrib_optim) add(parent / kDistribOptimFile);

@@ -311,7 +311,7 @@ class OptimizerReader {
     }
     for (const auto& [kind, sources] : by_rank[0]) {
       for (size_t i = 0; i < sources.size(); ++i) {
-        MEG_ASSIGN_OR_RETURN(Source source, cut_anew(*found.cuts[i]->parameter, kind, i, by_rank));
+        MEG_ASSIGN_OR_RETURN(Source source, cut_again(*found.cuts[i]->parameter, kind, i, by_rank));
         add_state(found.numbers[i], kind, std::move(source));
       }
     }
@@ -320,8 +320,8 @@ class OptimizerReader {
 
   /// This tensor rank's part of the state of the i-th parameter, of which the tensor ranks of
   /// experts have theirs.
-  Result<Source> cut_anew(const DistParameter& parameter, const std::string& kind, size_t i,
-                          const std::vector<States>& by_rank) const {
+  Result<Source> cut_again(const DistParameter& parameter, const std::string& kind, size_t i,
+                           const std::vector<States>& by_rank) const {
     std::vector<Source> parts;
     for (const States& states : by_rank) {
       const auto sources = states.find(kind);

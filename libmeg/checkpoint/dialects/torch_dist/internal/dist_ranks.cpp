@@ -33,7 +33,7 @@ constexpr const char* kRngKey = "rng_state";
 constexpr const char* kRerunKey = "rerun_state_machine";
 
 /// Among the items of core 0.19: what common.pt has said before.
-/// Items are looked through only where there is no common.pt.
+/// Items are searched only if there is no common.pt.
 constexpr std::string_view kCommonItem = "common_state/shard_0_1";
 
 /// What is the same for all ranks; nullptr where a folder does not say it.
@@ -128,7 +128,7 @@ class RanksReader {
   Status check_optimizer() const;
   Status find_sizes();
   Status find_layout();
-  Result<model::PipelineLayout> told_layout() const;
+  Result<model::PipelineLayout> stated_layout() const;
   Status find_expert_size();
   void order_parameters();
   bool is_in(const Entry& entry, int64_t stage, int64_t chunk) const;
@@ -189,8 +189,8 @@ Status RanksReader::find_sizes() {
   // has saved its own.
   for (const DistObject& object : folder_.metadata().objects) {
     const std::optional<DistShardName> name = parse_shard_name(object.name);
-    const bool is_told = common_.size("tensor_model_parallel_size").has_value();
-    if (is_told || !name.has_value() || name->key != kRngKey || name->sizes.size() != 2) continue;
+    const bool is_stated = common_.size("tensor_model_parallel_size").has_value();
+    if (is_stated || !name.has_value() || name->key != kRngKey || name->sizes.size() != 2) continue;
     pipeline_size_ = name->sizes[0];
     tensor_size_ = name->sizes[1];
   }
@@ -209,8 +209,8 @@ Status RanksReader::find_sizes() {
   return find_layout();
 }
 
-/// The layout that args describe.
-Result<model::PipelineLayout> RanksReader::told_layout() const {
+/// The layout that args state.
+Result<model::PipelineLayout> RanksReader::stated_layout() const {
   model::ParallelSizes sizes = {
       .pipeline_model_parallel_size = pipeline_size_,
       .virtual_pipeline_model_parallel_size =
@@ -230,7 +230,7 @@ Status RanksReader::find_layout() {
   const bool is_even =
       segments == 1 || (segments == pipeline_size_ &&
                         std::set(hybrid_->segments.begin(), hybrid_->segments.end()).size() == 1);
-  Result<model::PipelineLayout> layout = told_layout();
+  Result<model::PipelineLayout> layout = stated_layout();
   if (!is_even || !layout.has_value()) {
     layout = model::PipelineLayout::create(model_.num_layers, {});
     pipeline_size_ = 1;
@@ -388,9 +388,9 @@ Result<bool> RanksReader::is_state_turned(const DistShards& shards, const DistPa
                                           const TensorSource& weight) const {
   // Where args do not know the flag (core to 0.9), both may be.
   constexpr const char* kFlag = "moe_use_legacy_grouped_gemm";
-  const bool is_told = common_.field(kFlag).has_value();
+  const bool is_stated = common_.field(kFlag).has_value();
   const bool may_be = parameter.match.expert.has_value() && parameter.shape().size() == 2 &&
-                      common_.says("moe_grouped_gemm") && (!is_told || common_.says(kFlag));
+                      common_.says("moe_grouped_gemm") && (!is_stated || common_.says(kFlag));
   if (!may_be) return false;
   const auto master =
       std::find_if(parameter.states.begin(), parameter.states.end(),
@@ -399,7 +399,7 @@ Result<bool> RanksReader::is_state_turned(const DistShards& shards, const DistPa
       master != parameter.states.end() && master->second->shape != parameter.weight->shape;
   if (!is_flat) return false;
   for (const bool is_turned : {true, false}) {
-    if (is_told && !is_turned) break;
+    if (is_stated && !is_turned) break;
     const auto parts = shards.cut(parameter, *master->second, layer, is_turned);
     if (!parts.has_value()) continue;  // of another shape
     MEG_ASSIGN_OR_RETURN(const bool fits, is_master_of(*(*parts)[0], weight));

@@ -213,7 +213,7 @@ std::vector<FlatPlaces> places_in_coalesced(const FlatState& state,
 }  // namespace
 
 /// args do not name the revision of core, and rules changed between revisions. So every combination
-/// is tried, and those that give the buffer's length are told apart by the numbers
+/// is tried, and the numbers decide among those that give the buffer's length
 /// (cut_flat_states()).
 std::vector<FlatBufferRules> FlatRun::possible_rules(int64_t elements) const {
   const std::optional<int64_t> chosen =

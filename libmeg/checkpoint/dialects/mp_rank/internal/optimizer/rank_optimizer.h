@@ -59,7 +59,7 @@ Result<std::unordered_map<int64_t, PickleId>> state_entries(const TorchFile& fil
 /// Reads `optimizer` of a rank's file. Ids continue from group to group, and within a group
 /// parameters are in named_parameters() order, so they are identified by the group's kind and
 /// checked against shapes. kCorruption if ids, counts or shapes do not fit the parameters;
-/// kUnsupported for groups that cannot be told apart.
+/// kUnsupported for groups that cannot be distinguished.
 /// optimizer: its node, if it is one of several instead of the file's `optimizer`.
 Result<RankOptimizer> read_rank_optimizer(const TorchFile& file,
                                           std::span<const OptimizedParameter> parameters,

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "libmeg/checkpoint/verify/internal/checkpoint_ranks.h"
-#include "libmeg/checkpoint/verify/internal/lane_scan.h"
+#include "libmeg/checkpoint/verify/internal/tensor_scan.h"
 
 namespace meg::checkpoint {
 
@@ -11,6 +11,6 @@ namespace meg::checkpoint {
 /// related: replicas of all tensor ranks, the embedding and its copy on the last stage, 16-bit
 /// weights and their masters. Tensors whose shapes or dtypes contradict each other get groups of
 /// their own.
-std::vector<LaneGroup> plan_lanes(const CheckpointRanks& ranks);
+std::vector<ScanGroup> plan_scan(const CheckpointRanks& ranks);
 
 }  // namespace meg::checkpoint

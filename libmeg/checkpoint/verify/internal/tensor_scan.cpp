@@ -1,17 +1,17 @@
-#include "libmeg/checkpoint/verify/internal/lane_scan.h"
+#include "libmeg/checkpoint/verify/internal/tensor_scan.h"
 
 #include <algorithm>
 #include <set>
 
 #include "libmeg/base/float_convert.h"
-#include "libmeg/checkpoint/verify/internal/lane_findings.h"
 #include "libmeg/checkpoint/verify/internal/parallel_scan.h"
+#include "libmeg/checkpoint/verify/internal/scan_findings.h"
 #include "libmeg/io/crc32.h"
 
 namespace meg::checkpoint {
 namespace {
 
-/// Bytes that one worker reads before it looks at them, all lanes of a group together.
+/// Bytes that one worker reads before it looks at them, all tensors of a group together.
 constexpr int64_t kTileBytes = int64_t{1} << 20;
 constexpr int64_t kLeastTileElements = 1024;
 /// Elements of a group that are one task.
@@ -30,20 +30,20 @@ struct Task {
 
 /// The buffers of one task.
 struct Tiles {
-  std::vector<std::vector<std::byte>> lanes;
+  std::vector<std::vector<std::byte>> tensors;
   std::vector<std::byte> rounded;
 };
 
 /// Reads every tensor once for all checks: CRC, NaN and Inf, negative second moments, and the
-/// relations between copies. Lanes of a group have elements at equal places (replicas, or a master
-/// and its weight) and are read side by side, tile by tile, so comparing them takes no memory that
-/// grows with them. Storages that no lane covers wholly have their CRC summed in tasks of their
-/// own.
-class LaneScanner {
+/// relations between copies. Tensors of a group have elements at equal places (replicas, or a
+/// master and its weight) and are read side by side, tile by tile, so comparing them takes no
+/// memory that grows with them. Storages that no tensor covers wholly have their CRC summed in
+/// tasks of their own.
+class TensorScanner {
  public:
-  LaneScanner(std::span<const LaneGroup> groups,
-              std::span<const std::shared_ptr<const TorchFile>> files,
-              const LaneScanOptions& options);
+  TensorScanner(std::span<const ScanGroup> groups,
+                std::span<const std::shared_ptr<const TorchFile>> files,
+                const TensorScanOptions& options);
 
   Result<std::vector<Problem>> run();
 
@@ -52,38 +52,38 @@ class LaneScanner {
   void add_storages(const std::shared_ptr<const TorchFile>& file);
   Status scan(Task* task, ParallelScan* pieces);
   Status scan_tile(Task* task, int64_t first, int64_t count, Tiles* tiles);
-  void look_at(const Lane& lane, std::span<const std::byte> run, int64_t first,
-               LaneFinding* finding) const;
-  Status relate(const LaneGroup& group, const LaneRelation& relation,
+  void look_at(const ScannedTensor& tensor, std::span<const std::byte> run, int64_t first,
+               TensorFinding* finding) const;
+  Status relate(const ScanGroup& group, const TensorRelation& relation,
                 std::span<const std::span<std::byte>> runs, int64_t first, Tiles* tiles,
                 RelationFinding* finding) const;
   Status sum_storage(StorageFinding* finding, ParallelScan* pieces);
   std::vector<GroupFindings> joined_findings();
 
-  std::span<const LaneGroup> groups_;
-  const LaneScanOptions& options_;
+  std::span<const ScanGroup> groups_;
+  const TensorScanOptions& options_;
   std::set<std::pair<const TorchFile*, int>> covered_;
   std::vector<Task> tasks_;
   std::vector<StorageFinding> storages_;
   int64_t total_bytes_ = 0;
 };
 
-LaneScanner::LaneScanner(std::span<const LaneGroup> groups,
-                         std::span<const std::shared_ptr<const TorchFile>> files,
-                         const LaneScanOptions& options)
+TensorScanner::TensorScanner(std::span<const ScanGroup> groups,
+                             std::span<const std::shared_ptr<const TorchFile>> files,
+                             const TensorScanOptions& options)
     : groups_(groups), options_(options), covered_(options.known_storages) {
   for (size_t i = 0; i < groups.size(); ++i) add_group(i);
   if (!options.check_crcs) return;
   for (const std::shared_ptr<const TorchFile>& file : files) add_storages(file);
 }
 
-void LaneScanner::add_group(size_t index) {
-  const LaneGroup& group = groups_[index];
-  for (const Lane& lane : group.lanes) {
-    if (covers_storage(lane)) covered_.insert({lane.file.get(), lane.view.storage});
-    total_bytes_ += lane.view.bytes();
+void TensorScanner::add_group(size_t index) {
+  const ScanGroup& group = groups_[index];
+  for (const ScannedTensor& tensor : group.tensors) {
+    if (covers_storage(tensor)) covered_.insert({tensor.file.get(), tensor.view.storage});
+    total_bytes_ += tensor.view.bytes();
   }
-  const int64_t elements = group.lanes.front().view.numel();
+  const int64_t elements = group.tensors.front().view.numel();
   int64_t begin = 0;
   // Add at least one task, so that a group without elements has its findings too.
   do {
@@ -94,7 +94,7 @@ void LaneScanner::add_group(size_t index) {
   } while (begin < elements);
 }
 
-void LaneScanner::add_storages(const std::shared_ptr<const TorchFile>& file) {
+void TensorScanner::add_storages(const std::shared_ptr<const TorchFile>& file) {
   for (size_t i = 0; i < file->storages().size(); ++i) {
     const int storage = static_cast<int>(i);
     const TorchStorage& claimed = file->storages()[i];
@@ -104,7 +104,7 @@ void LaneScanner::add_storages(const std::shared_ptr<const TorchFile>& file) {
   }
 }
 
-Result<std::vector<Problem>> LaneScanner::run() {
+Result<std::vector<Problem>> TensorScanner::run() {
   ParallelScan pieces(options_.workers, total_bytes_, options_.progress);
   const size_t tasks = tasks_.size();
   const std::vector<Status> results = pieces.run(tasks + storages_.size(), [&](size_t i) {
@@ -117,17 +117,18 @@ Result<std::vector<Problem>> LaneScanner::run() {
     if (results[i].code() == StatusCode::kResourceExhausted) return results[i];
     (i < tasks ? tasks_[i].findings.status : storages_[i - tasks].status) = results[i];
   }
-  return lane_problems(groups_, joined_findings(), storages_, options_);
+  return scan_problems(groups_, joined_findings(), storages_, options_);
 }
 
-Status LaneScanner::scan(Task* task, ParallelScan* pieces) {
-  const LaneGroup& group = groups_[task->group];
+Status TensorScanner::scan(Task* task, ParallelScan* pieces) {
+  const ScanGroup& group = groups_[task->group];
   int64_t width = 0;
-  for (const Lane& lane : group.lanes) width += dtype_size(lane.view.dtype);
+  for (const ScannedTensor& tensor : group.tensors) width += dtype_size(tensor.view.dtype);
   const int64_t step =
       std::min(std::max(kTileBytes / width, kLeastTileElements), task->end - task->begin);
   Tiles tiles;
-  for (const Lane& lane : group.lanes) tiles.lanes.emplace_back(byte_count(lane.view.dtype, step));
+  for (const ScannedTensor& tensor : group.tensors)
+    tiles.tensors.emplace_back(byte_count(tensor.view.dtype, step));
   tiles.rounded.resize(byte_count(DType::kFloat32, step));
   for (int64_t first = task->begin; first < task->end; first += step) {
     const int64_t count = std::min(step, task->end - first);
@@ -137,14 +138,14 @@ Status LaneScanner::scan(Task* task, ParallelScan* pieces) {
   return Status();
 }
 
-Status LaneScanner::scan_tile(Task* task, int64_t first, int64_t count, Tiles* tiles) {
-  const LaneGroup& group = groups_[task->group];
+Status TensorScanner::scan_tile(Task* task, int64_t first, int64_t count, Tiles* tiles) {
+  const ScanGroup& group = groups_[task->group];
   std::vector<std::span<std::byte>> runs;
-  for (size_t i = 0; i < group.lanes.size(); ++i) {
-    const Lane& lane = group.lanes[i];
-    const auto run = std::span(tiles->lanes[i]).first(byte_count(lane.view.dtype, count));
-    MEG_RETURN_IF_ERROR(lane.file->read_elements(lane.view, first, run));
-    look_at(lane, run, first, &task->findings.lanes[i]);
+  for (size_t i = 0; i < group.tensors.size(); ++i) {
+    const ScannedTensor& tensor = group.tensors[i];
+    const auto run = std::span(tiles->tensors[i]).first(byte_count(tensor.view.dtype, count));
+    MEG_RETURN_IF_ERROR(tensor.file->read_elements(tensor.view, first, run));
+    look_at(tensor, run, first, &task->findings.tensors[i]);
     runs.push_back(run);
   }
   for (size_t i = 0; i < group.relations.size(); ++i) {
@@ -154,14 +155,15 @@ Status LaneScanner::scan_tile(Task* task, int64_t first, int64_t count, Tiles* t
   return Status();
 }
 
-void LaneScanner::look_at(const Lane& lane, std::span<const std::byte> run, int64_t first,
-                          LaneFinding* finding) const {
-  if (options_.check_crcs && covers_storage(lane)) finding->crc = io::crc32(run, finding->crc);
-  if (!options_.check_finite && !lane.non_negative) return;
+void TensorScanner::look_at(const ScannedTensor& tensor, std::span<const std::byte> run,
+                            int64_t first, TensorFinding* finding) const {
+  if (options_.check_crcs && covers_storage(tensor)) finding->crc = io::crc32(run, finding->crc);
+  if (!options_.check_finite && !tensor.non_negative) return;
   FloatScan here;
-  scan_floats(lane.view.dtype, run, first, lane.non_negative, &here);
+  scan_floats(tensor.view.dtype, run, first, tensor.non_negative, &here);
   const auto text_at = [&](int64_t place) {
-    return element_text(lane.view.dtype, run.data() + byte_count(lane.view.dtype, place - first));
+    return element_text(tensor.view.dtype,
+                        run.data() + byte_count(tensor.view.dtype, place - first));
   };
   FloatScan& before = finding->floats;
   // The value is converted to text while its tile is in memory, only for the first one.
@@ -174,13 +176,13 @@ void LaneScanner::look_at(const Lane& lane, std::span<const std::byte> run, int6
   before.add(here);
 }
 
-Status LaneScanner::relate(const LaneGroup& group, const LaneRelation& relation,
-                           std::span<const std::span<std::byte>> runs, int64_t first, Tiles* tiles,
-                           RelationFinding* finding) const {
-  const DType dtype = group.lanes[relation.second].view.dtype;
+Status TensorScanner::relate(const ScanGroup& group, const TensorRelation& relation,
+                             std::span<const std::span<std::byte>> runs, int64_t first,
+                             Tiles* tiles, RelationFinding* finding) const {
+  const DType dtype = group.tensors[relation.second].view.dtype;
   const std::span<const std::byte> found = runs[relation.second];
   std::span<const std::byte> expected = runs[relation.first];
-  if (relation.kind == LaneRelation::Kind::kRounded) {
+  if (relation.kind == TensorRelation::Kind::kRounded) {
     const std::span<std::byte> rounded = std::span(tiles->rounded).first(found.size());
     MEG_RETURN_IF_ERROR(convert_floats(DType::kFloat32, expected, dtype, rounded));
     expected = rounded;
@@ -189,7 +191,7 @@ Status LaneScanner::relate(const LaneGroup& group, const LaneRelation& relation,
   return Status();
 }
 
-Status LaneScanner::sum_storage(StorageFinding* finding, ParallelScan* pieces) {
+Status TensorScanner::sum_storage(StorageFinding* finding, ParallelScan* pieces) {
   const TorchStorage& storage = finding->file->storages()[static_cast<size_t>(finding->storage)];
   const auto size = static_cast<int64_t>(storage.bytes);
   std::vector<std::byte> tile(static_cast<size_t>(std::min(size, kTileBytes)));
@@ -204,19 +206,19 @@ Status LaneScanner::sum_storage(StorageFinding* finding, ParallelScan* pieces) {
 }
 
 /// The findings of every group, joined over its tasks in order.
-std::vector<GroupFindings> LaneScanner::joined_findings() {
+std::vector<GroupFindings> TensorScanner::joined_findings() {
   std::vector<GroupFindings> joined(groups_.size());
   for (Task& task : tasks_) {
-    const LaneGroup& group = groups_[task.group];
+    const ScanGroup& group = groups_[task.group];
     GroupFindings& whole = joined[task.group];
     if (task.begin == 0) {
       whole = std::move(task.findings);
       continue;
     }
     if (whole.status.ok()) whole.status = task.findings.status;
-    for (size_t i = 0; i < group.lanes.size(); ++i) {
-      const size_t bytes = byte_count(group.lanes[i].view.dtype, task.end - task.begin);
-      whole.lanes[i].append(task.findings.lanes[i], bytes);
+    for (size_t i = 0; i < group.tensors.size(); ++i) {
+      const size_t bytes = byte_count(group.tensors[i].view.dtype, task.end - task.begin);
+      whole.tensors[i].append(task.findings.tensors[i], bytes);
     }
     for (size_t i = 0; i < group.relations.size(); ++i) {
       whole.relations[i].append(task.findings.relations[i]);
@@ -227,10 +229,10 @@ std::vector<GroupFindings> LaneScanner::joined_findings() {
 
 }  // namespace
 
-Result<std::vector<Problem>> scan_lanes(std::span<const LaneGroup> groups,
-                                        std::span<const std::shared_ptr<const TorchFile>> files,
-                                        const LaneScanOptions& options) {
-  return LaneScanner(groups, files, options).run();
+Result<std::vector<Problem>> scan_tensors(std::span<const ScanGroup> groups,
+                                          std::span<const std::shared_ptr<const TorchFile>> files,
+                                          const TensorScanOptions& options) {
+  return TensorScanner(groups, files, options).run();
 }
 
 }  // namespace meg::checkpoint

@@ -1,4 +1,4 @@
-#include "libmeg/checkpoint/verify/internal/lane_scan.h"
+#include "libmeg/checkpoint/verify/internal/tensor_scan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -35,29 +35,29 @@ MadeTensor made(const std::vector<float>& values, std::vector<int64_t> shape) {
   return tensor;
 }
 
-Lane lane(const std::shared_ptr<const TorchFile>& file, size_t index, std::string name) {
+ScannedTensor tensor(const std::shared_ptr<const TorchFile>& file, size_t index, std::string name) {
   return {.file = file, .view = test::made_view(*file, index), .name = std::move(name)};
 }
 
-std::vector<Problem> scan(const std::vector<LaneGroup>& groups,
+std::vector<Problem> scan(const std::vector<ScanGroup>& groups,
                           const std::shared_ptr<const TorchFile>& file,
-                          const LaneScanOptions& options = {}) {
+                          const TensorScanOptions& options = {}) {
   const std::vector<std::shared_ptr<const TorchFile>> files = {file};
-  auto problems = scan_lanes(groups, files, options);
+  auto problems = scan_tensors(groups, files, options);
   EXPECT_TRUE(problems.has_value());
   return problems.has_value() ? *problems : std::vector<Problem>();
 }
 
-LaneGroup equal_pair(const std::shared_ptr<const TorchFile>& file) {
-  return {.lanes = {lane(file, 0, "first"), lane(file, 1, "second")},
-          .relations = {{.kind = LaneRelation::Kind::kEqual,
+ScanGroup equal_pair(const std::shared_ptr<const TorchFile>& file) {
+  return {.tensors = {tensor(file, 0, "first"), tensor(file, 1, "second")},
+          .relations = {{.kind = TensorRelation::Kind::kEqual,
                          .first = 0,
                          .second = 1,
                          .check = CheckpointCheck::kReplicas,
                          .likely_cause = ""}}};
 }
 
-TEST(LaneScan, FindsNothingInEqualFiniteTensorsOfManyTasks) {
+TEST(TensorScan, FindsNothingInEqualFiniteTensorsOfManyTasks) {
   const test::TempFolder folder;
   const MadeTensor tensor = made(ramp(kRows * kColumns), {kRows, kColumns});
   const auto file = test::make_source(folder.path("a.pt"), {tensor, tensor});
@@ -66,7 +66,7 @@ TEST(LaneScan, FindsNothingInEqualFiniteTensorsOfManyTasks) {
   }
 }
 
-TEST(LaneScan, NamesTheFirstElementInALaterTask) {
+TEST(TensorScan, NamesTheFirstElementInALaterTask) {
   const test::TempFolder folder;
   std::vector<float> values = ramp(kRows * kColumns);
   const MadeTensor first = made(values, {kRows, kColumns});
@@ -85,7 +85,7 @@ TEST(LaneScan, NamesTheFirstElementInALaterTask) {
   EXPECT_EQ(problems[1].count, 2);
 }
 
-TEST(LaneScan, SumsTheCrcOverAllTasksAndJudgesDamageNoFurther) {
+TEST(TensorScan, SumsTheCrcOverAllTasksAndJudgesDamageNoFurther) {
   const test::TempFolder folder;
   const MadeTensor tensor = made(ramp(kRows * kColumns), {kRows, kColumns});
   const auto file = test::make_source(folder.path("a.pt"), {tensor, tensor});
@@ -100,7 +100,7 @@ TEST(LaneScan, SumsTheCrcOverAllTasksAndJudgesDamageNoFurther) {
   EXPECT_EQ(unchecked[0].check, CheckpointCheck::kReplicas);
 }
 
-TEST(LaneScan, ReadsStoragesThatNoLaneCoversForTheirCrc) {
+TEST(TensorScan, ReadsStoragesThatNoTensorCoversForTheirCrc) {
   const test::TempFolder folder;
   const MadeTensor tensor = made(ramp(1000), {1000});
   MadeTensor part = tensor;
@@ -109,14 +109,14 @@ TEST(LaneScan, ReadsStoragesThatNoLaneCoversForTheirCrc) {
   part.strides = {2};
   const auto file = test::make_source(folder.path("a.pt"), {tensor, part});
   test::flip_bit(*file, test::made_view(*file, 1).storage, 3999);
-  const LaneGroup group{.lanes = {lane(file, 1, "part")}, .relations = {}};
+  const ScanGroup group{.tensors = {tensor(file, 1, "part")}, .relations = {}};
   const auto problems = scan({group}, file);
   ASSERT_EQ(problems.size(), 1u);
   EXPECT_EQ(problems[0].check, CheckpointCheck::kCrc);
   EXPECT_EQ(problems[0].subject.substr(0, 5), "data/");
 }
 
-TEST(LaneScan, HoldsWeightsToTheirRoundedMasters) {
+TEST(TensorScan, HoldsWeightsToTheirRoundedMasters) {
   const test::TempFolder folder;
   const std::vector<float> masters = ramp(5000);
   MadeTensor weight{.dtype = DType::kBFloat16,
@@ -129,14 +129,14 @@ TEST(LaneScan, HoldsWeightsToTheirRoundedMasters) {
   MadeTensor wrong = weight;
   wrong.storage[2 * 4321] ^= std::byte{1};
   const auto file = test::make_source(folder.path("a.pt"), {made(masters, {5000}), weight, wrong});
-  const LaneGroup group{
-      .lanes = {lane(file, 0, "master"), lane(file, 1, "weight"), lane(file, 2, "wrong")},
-      .relations = {{.kind = LaneRelation::Kind::kRounded,
+  const ScanGroup group{
+      .tensors = {tensor(file, 0, "master"), tensor(file, 1, "weight"), tensor(file, 2, "wrong")},
+      .relations = {{.kind = TensorRelation::Kind::kRounded,
                      .first = 0,
                      .second = 1,
                      .check = CheckpointCheck::kMasters,
                      .likely_cause = ""},
-                    {.kind = LaneRelation::Kind::kRounded,
+                    {.kind = TensorRelation::Kind::kRounded,
                      .first = 0,
                      .second = 2,
                      .check = CheckpointCheck::kMasters,
@@ -147,27 +147,27 @@ TEST(LaneScan, HoldsWeightsToTheirRoundedMasters) {
   EXPECT_THAT(problems[0].index, ElementsAre(4321));
 }
 
-TEST(LaneScan, LooksForNegativeElementsWhereAsked) {
+TEST(TensorScan, LooksForNegativeElementsWhereAsked) {
   const test::TempFolder folder;
   std::vector<float> values = ramp(100);
   values[50] = -1e-20f;
   values[51] = -0.0f;
   const auto file = test::make_source(folder.path("a.pt"), {made(values, {10, 10})});
-  LaneGroup group{.lanes = {lane(file, 0, "exp_avg_sq")}, .relations = {}};
+  ScanGroup group{.tensors = {tensor(file, 0, "exp_avg_sq")}, .relations = {}};
   EXPECT_THAT(scan({group}, file), IsEmpty());
-  group.lanes[0].non_negative = true;
+  group.tensors[0].non_negative = true;
   const auto problems = scan({group}, file);
   ASSERT_EQ(problems.size(), 1u);
   EXPECT_THAT(problems[0].index, ElementsAre(5, 0));
   EXPECT_EQ(problems[0].count, 1);
 }
 
-TEST(LaneScan, EndsWhereTheCallerAsks) {
+TEST(TensorScan, EndsWhereTheCallerAsks) {
   const test::TempFolder folder;
   const auto file = test::make_source(folder.path("a.pt"), {made(ramp(1000), {1000})});
-  const std::vector<LaneGroup> groups = {{.lanes = {lane(file, 0, "a")}, .relations = {}}};
+  const std::vector<ScanGroup> groups = {{.tensors = {tensor(file, 0, "a")}, .relations = {}}};
   const auto stop = [](const Progress& progress) { return progress.bytes < 0; };
-  const auto problems = scan_lanes(groups, {}, {.progress = stop});
+  const auto problems = scan_tensors(groups, {}, {.progress = stop});
   ASSERT_FALSE(problems.has_value());
   EXPECT_EQ(problems.error().code(), StatusCode::kCancelled);
 }

@@ -17,32 +17,32 @@
 namespace meg::checkpoint {
 
 /// A tensor of a rank's file, read once from its first element to its last.
-struct Lane {
+struct ScannedTensor {
   std::shared_ptr<const TorchFile> file;
   TensorView view;
   std::string name;           ///< For problems.
   bool non_negative = false;  ///< Elements below zero are problems.
 };
 
-/// The relation that the elements of two lanes of a group must have.
-struct LaneRelation {
+/// The relation that the elements of two tensors of a group must have.
+struct TensorRelation {
   enum class Kind : uint8_t {
-    kEqual,    ///< The same bits; the lanes have one dtype.
+    kEqual,    ///< The same bits; the tensors have one dtype.
     kRounded,  ///< `second` is `first` (float32), rounded to nearest even.
   };
   Kind kind = Kind::kEqual;
-  size_t first = 0, second = 0;  ///< Indices of lanes; a problem is reported at `second`.
+  size_t first = 0, second = 0;  ///< Indices of tensors; a problem is reported at `second`.
   std::string_view check = CheckpointCheck::kReplicas;
   std::string likely_cause;
 };
 
 /// Tensors of equal shape that are read side by side.
-struct LaneGroup {
-  std::vector<Lane> lanes;
-  std::vector<LaneRelation> relations;
+struct ScanGroup {
+  std::vector<ScannedTensor> tensors;
+  std::vector<TensorRelation> relations;
 };
 
-struct LaneScanOptions {
+struct TensorScanOptions {
   bool check_crcs = true;
   /// Storages whose CRC-32 the caller has already compared.
   std::set<std::pair<const TorchFile*, int>> known_storages = {};
@@ -51,13 +51,13 @@ struct LaneScanOptions {
   ProgressCallback progress = {};  ///< Bytes of tensors and storages read.
 };
 
-/// Reads every lane once, piece by piece on all workers, and in the same pass looks for values that
-/// are not finite or negative, compares related lanes and sums the storages' CRC-32s; storages of
-/// `files` that no lane covers are read for their CRC alone. Memory: about 2 MiB per worker.
-/// Problems are in the order of groups and lanes, then files; elements in a damaged storage are not
-/// judged further. The error is kCancelled or kResourceExhausted.
-Result<std::vector<Problem>> scan_lanes(std::span<const LaneGroup> groups,
-                                        std::span<const std::shared_ptr<const TorchFile>> files,
-                                        const LaneScanOptions& options);
+/// Reads every tensor once, piece by piece on all workers, and in the same pass looks for values
+/// that are not finite or negative, compares related tensors and sums the storages' CRC-32s;
+/// storages of `files` that no tensor covers are read for their CRC alone. Memory: about 2 MiB per
+/// worker. Problems are in the order of groups and tensors, then files; elements in a damaged
+/// storage are not judged further. The error is kCancelled or kResourceExhausted.
+Result<std::vector<Problem>> scan_tensors(std::span<const ScanGroup> groups,
+                                          std::span<const std::shared_ptr<const TorchFile>> files,
+                                          const TensorScanOptions& options);
 
 }  // namespace meg::checkpoint

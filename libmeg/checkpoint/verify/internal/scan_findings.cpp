@@ -1,4 +1,4 @@
-#include "libmeg/checkpoint/verify/internal/lane_findings.h"
+#include "libmeg/checkpoint/verify/internal/scan_findings.h"
 
 #include <fmt/format.h>
 
@@ -18,11 +18,11 @@ bool is_nan(DType dtype, const std::byte* element) {
 }
 
 /// Turns findings into problems, storages first: what a damaged one holds is not judged.
-class LaneReporter {
+class ScanReporter {
  public:
-  explicit LaneReporter(const LaneScanOptions& options) : options_(options) {}
+  explicit ScanReporter(const TensorScanOptions& options) : options_(options) {}
 
-  void report_group(const LaneGroup& group, const GroupFindings& findings);
+  void report_group(const ScanGroup& group, const GroupFindings& findings);
   void report_storage(const StorageFinding& finding);
 
   std::vector<Problem> take() { return std::move(problems_); }
@@ -30,49 +30,49 @@ class LaneReporter {
  private:
   void report_crc(const TorchFile& file, int storage, uint32_t found, const std::string& name);
   void report_unreadable(const TorchFile& file, const Status& error);
-  void report_values(const Lane& lane, const LaneFinding& finding);
-  void report_relation(const LaneGroup& group, const LaneRelation& relation,
+  void report_values(const ScannedTensor& tensor, const TensorFinding& finding);
+  void report_relation(const ScanGroup& group, const TensorRelation& relation,
                        const RelationFinding& finding);
 
-  bool is_damaged(const Lane& lane) const {
-    return damaged_.count({lane.file.get(), lane.view.storage}) > 0;
+  bool is_damaged(const ScannedTensor& tensor) const {
+    return damaged_.count({tensor.file.get(), tensor.view.storage}) > 0;
   }
 
-  const LaneScanOptions& options_;
+  const TensorScanOptions& options_;
   std::vector<Problem> problems_;
   std::set<std::pair<const TorchFile*, int>> damaged_;
   std::set<const TorchFile*> unreadable_;
 };
 
-void LaneReporter::report_group(const LaneGroup& group, const GroupFindings& findings) {
-  if (!findings.status.ok()) return report_unreadable(*group.lanes.front().file, findings.status);
+void ScanReporter::report_group(const ScanGroup& group, const GroupFindings& findings) {
+  if (!findings.status.ok()) return report_unreadable(*group.tensors.front().file, findings.status);
   if (options_.check_crcs) {
-    for (size_t i = 0; i < group.lanes.size(); ++i) {
-      // Only where the lane has the storage to itself and whole is the CRC of what was read that of
-      // the storage.
-      const Lane& lane = group.lanes[i];
-      if (covers_storage(lane)) {
-        report_crc(*lane.file, lane.view.storage, findings.lanes[i].crc, lane.name);
+    for (size_t i = 0; i < group.tensors.size(); ++i) {
+      // Only where the tensor has the storage to itself and whole is the CRC of what was read that
+      // of the storage.
+      const ScannedTensor& tensor = group.tensors[i];
+      if (covers_storage(tensor)) {
+        report_crc(*tensor.file, tensor.view.storage, findings.tensors[i].crc, tensor.name);
       }
     }
   }
-  for (size_t i = 0; i < group.lanes.size(); ++i) {
-    if (!is_damaged(group.lanes[i])) report_values(group.lanes[i], findings.lanes[i]);
+  for (size_t i = 0; i < group.tensors.size(); ++i) {
+    if (!is_damaged(group.tensors[i])) report_values(group.tensors[i], findings.tensors[i]);
   }
   for (size_t i = 0; i < group.relations.size(); ++i) {
     report_relation(group, group.relations[i], findings.relations[i]);
   }
 }
 
-void LaneReporter::report_storage(const StorageFinding& finding) {
+void ScanReporter::report_storage(const StorageFinding& finding) {
   if (!finding.status.ok()) return report_unreadable(*finding.file, finding.status);
   report_crc(*finding.file, finding.storage, finding.crc, "");
 }
 
-void LaneReporter::report_crc(const TorchFile& file, int storage, uint32_t found,
+void ScanReporter::report_crc(const TorchFile& file, int storage, uint32_t found,
                               const std::string& name) {
   const TorchStorage& claimed = file.storages()[static_cast<size_t>(storage)];
-  // Several lanes may be views of one storage, which is reported once.
+  // Several tensors may be views of one storage, which is reported once.
   if (found == *claimed.crc || !damaged_.insert({&file, storage}).second) return;
   problems_.push_back(
       {.check = CheckpointCheck::kCrc,
@@ -83,42 +83,42 @@ void LaneReporter::report_crc(const TorchFile& file, int storage, uint32_t found
        .likely_cause = "bytes changed after the file was written; torch.load does not notice"});
 }
 
-void LaneReporter::report_unreadable(const TorchFile& file, const Status& error) {
+void ScanReporter::report_unreadable(const TorchFile& file, const Status& error) {
   if (!unreadable_.insert(&file).second) return;
   problems_.push_back(problem_of(CheckpointCheck::kFile, file.path(), error));
 }
 
-void LaneReporter::report_values(const Lane& lane, const LaneFinding& finding) {
+void ScanReporter::report_values(const ScannedTensor& tensor, const TensorFinding& finding) {
   const FloatScan& floats = finding.floats;
   if (options_.check_finite && floats.not_finite > 0) {
     problems_.push_back({.check = CheckpointCheck::kNotFinite,
-                         .file = lane.file->path(),
-                         .subject = lane.name,
-                         .index = index_of(floats.first_not_finite, lane.view.shape),
+                         .file = tensor.file->path(),
+                         .subject = tensor.name,
+                         .index = index_of(floats.first_not_finite, tensor.view.shape),
                          .expected = "a finite number",
                          .found = finding.not_finite_text,
                          .count = floats.not_finite,
                          .likely_cause = "training diverged before this was saved"});
   }
-  if (lane.non_negative && floats.negative > 0) {
+  if (tensor.non_negative && floats.negative > 0) {
     problems_.push_back({.check = CheckpointCheck::kNegative,
-                         .file = lane.file->path(),
-                         .subject = lane.name,
-                         .index = index_of(floats.first_negative, lane.view.shape),
+                         .file = tensor.file->path(),
+                         .subject = tensor.name,
+                         .index = index_of(floats.first_negative, tensor.view.shape),
                          .expected = "0 or more, a mean of squares",
                          .found = finding.negative_text,
                          .count = floats.negative});
   }
 }
 
-void LaneReporter::report_relation(const LaneGroup& group, const LaneRelation& relation,
+void ScanReporter::report_relation(const ScanGroup& group, const TensorRelation& relation,
                                    const RelationFinding& finding) {
-  const Lane& first = group.lanes[relation.first];
-  const Lane& second = group.lanes[relation.second];
+  const ScannedTensor& first = group.tensors[relation.first];
+  const ScannedTensor& second = group.tensors[relation.second];
   // A damaged storage differs from its replicas everywhere; its CRC has been reported and says it
   // all.
   if (finding.count == 0 || is_damaged(first) || is_damaged(second)) return;
-  const bool rounded = relation.kind == LaneRelation::Kind::kRounded;
+  const bool rounded = relation.kind == TensorRelation::Kind::kRounded;
   const std::string whose =
       rounded ? fmt::format("{}, its master rounded", finding.expected)
               : fmt::format("{} as in {}{}", finding.expected, first.file->path(),
@@ -135,7 +135,7 @@ void LaneReporter::report_relation(const LaneGroup& group, const LaneRelation& r
 
 }  // namespace
 
-void LaneFinding::append(const LaneFinding& next, uint64_t bytes_of_next) {
+void TensorFinding::append(const TensorFinding& next, uint64_t bytes_of_next) {
   if (floats.not_finite == 0) not_finite_text = next.not_finite_text;
   if (floats.negative == 0) negative_text = next.negative_text;
   floats.add(next.floats);
@@ -150,12 +150,14 @@ void RelationFinding::append(const RelationFinding& next) {
   }
 }
 
-bool covers_storage(const Lane& lane) { return claimed_crc(*lane.file, lane.view).has_value(); }
+bool covers_storage(const ScannedTensor& tensor) {
+  return claimed_crc(*tensor.file, tensor.view).has_value();
+}
 
 RelationFinding compare_runs(DType dtype, std::span<const std::byte> expected,
                              std::span<const std::byte> found, int64_t first_element) {
   RelationFinding finding;
-  // The usual case at the speed of memory; only runs that differ are looked at element by element.
+  // The usual case at the speed of memory; only runs that differ are compared element by element.
   // NaNs are equal to each other whatever their bits: what made them is reported elsewhere.
   if (found.empty() || std::memcmp(expected.data(), found.data(), found.size()) == 0) {
     return finding;
@@ -174,11 +176,11 @@ RelationFinding compare_runs(DType dtype, std::span<const std::byte> expected,
   return finding;
 }
 
-std::vector<Problem> lane_problems(std::span<const LaneGroup> groups,
+std::vector<Problem> scan_problems(std::span<const ScanGroup> groups,
                                    std::span<const GroupFindings> findings,
                                    std::span<const StorageFinding> storages,
-                                   const LaneScanOptions& options) {
-  LaneReporter reporter(options);
+                                   const TensorScanOptions& options) {
+  ScanReporter reporter(options);
   for (size_t i = 0; i < groups.size(); ++i) reporter.report_group(groups[i], findings[i]);
   for (const StorageFinding& storage : storages) reporter.report_storage(storage);
   return reporter.take();

@@ -1,4 +1,4 @@
-#include "libmeg/checkpoint/verify/internal/lane_plan.h"
+#include "libmeg/checkpoint/verify/internal/scan_plan.h"
 
 #include <fmt/format.h>
 
@@ -30,11 +30,11 @@ struct Member {
 /// expert-parallel ranks, each shard of the embedding with its tied copy on the last stage, and
 /// each weight with its fp32 master. Whatever has no relation is a group of its own, so that every
 /// tensor is in just one group and read just once.
-class LanePlanner {
+class ScanPlanner {
  public:
-  explicit LanePlanner(const CheckpointRanks& ranks) : ranks_(ranks) {}
+  explicit ScanPlanner(const CheckpointRanks& ranks) : ranks_(ranks) {}
 
-  std::vector<LaneGroup> plan();
+  std::vector<ScanGroup> plan();
 
  private:
   void add_parameter(const RankContent& first, size_t chunk, const RankEntry& entry);
@@ -47,17 +47,17 @@ class LanePlanner {
   bool embedding_is_readable(int64_t tensor_rank) const;
 
   const CheckpointRanks& ranks_;
-  std::vector<LaneGroup> groups_;
+  std::vector<ScanGroup> groups_;
 };
 
-Lane lane_of(const Member& member, const TensorView& view, std::string_view kind) {
-  Lane lane;
-  lane.file = member.rank->file;
-  lane.view = view;
-  lane.name = member.entry->flat_name;
-  if (!kind.empty()) lane.name += fmt::format(" {}", kind);
-  lane.non_negative = kind == "exp_avg_sq";
-  return lane;
+ScannedTensor scanned(const Member& member, const TensorView& view, std::string_view kind) {
+  ScannedTensor tensor;
+  tensor.file = member.rank->file;
+  tensor.view = view;
+  tensor.name = member.entry->flat_name;
+  if (!kind.empty()) tensor.name += fmt::format(" {}", kind);
+  tensor.non_negative = kind == "exp_avg_sq";
+  return tensor;
 }
 
 const TensorView* state_tensor(const Member& member, std::string_view kind) {
@@ -78,7 +78,7 @@ bool is_embedding(const RankEntry& entry) {
          entry.match.partition == model::Partition::kVocabulary;
 }
 
-std::vector<LaneGroup> LanePlanner::plan() {
+std::vector<ScanGroup> ScanPlanner::plan() {
   for (int64_t stage = 0; stage < ranks_.pipeline_size; ++stage) {
     const RankContent* first = ranks_.of_stage(stage);
     if (first == nullptr) continue;
@@ -91,7 +91,7 @@ std::vector<LaneGroup> LanePlanner::plan() {
   return std::move(groups_);
 }
 
-void LanePlanner::add_parameter(const RankContent& first, size_t chunk, const RankEntry& entry) {
+void ScanPlanner::add_parameter(const RankContent& first, size_t chunk, const RankEntry& entry) {
   std::vector<Member> replicas;
   for (const RankContent& rank : ranks_.ranks) {
     if (rank.pipeline_rank != first.pipeline_rank) continue;
@@ -112,7 +112,7 @@ void LanePlanner::add_parameter(const RankContent& first, size_t chunk, const Ra
 }
 
 /// Adds what other expert-parallel ranks have of the last member.
-void LanePlanner::add_copies(const RankContent& rank, size_t chunk, const RankEntry& entry,
+void ScanPlanner::add_copies(const RankContent& rank, size_t chunk, const RankEntry& entry,
                              std::vector<Member>* members) const {
   const std::string_view check = members->back().check;
   for (const RankContent& copy : ranks_.copies) {
@@ -124,7 +124,7 @@ void LanePlanner::add_copies(const RankContent& rank, size_t chunk, const RankEn
 }
 
 /// Whether the embedding's shard of this tensor rank can be compared with the tied copy.
-bool LanePlanner::embedding_is_readable(int64_t tensor_rank) const {
+bool ScanPlanner::embedding_is_readable(int64_t tensor_rank) const {
   const RankContent* rank = ranks_.find(tensor_rank, 0);
   if (rank == nullptr || !rank->model.has_value()) return false;
   for (const std::vector<RankEntry>& chunk : rank->model->chunks) {
@@ -135,7 +135,7 @@ bool LanePlanner::embedding_is_readable(int64_t tensor_rank) const {
   return false;
 }
 
-void LanePlanner::add_tied_copies(int64_t tensor_rank, std::vector<Member>* members) const {
+void ScanPlanner::add_tied_copies(int64_t tensor_rank, std::vector<Member>* members) const {
   const RankContent* last = ranks_.find(tensor_rank, ranks_.pipeline_size - 1);
   if (last == nullptr || !last->model.has_value()) return;
   for (size_t c = 0; c < last->model->chunks.size(); ++c) {
@@ -149,7 +149,7 @@ void LanePlanner::add_tied_copies(int64_t tensor_rank, std::vector<Member>* memb
 }
 
 /// Members that fit the first one are compared with it, the others are read separately.
-void LanePlanner::add_members(const std::vector<Member>& members) {
+void ScanPlanner::add_members(const std::vector<Member>& members) {
   std::vector<Member> fitting;
   for (const Member& member : members) {
     const TensorView& first = *members.front().entry->tensor;
@@ -170,35 +170,35 @@ void LanePlanner::add_members(const std::vector<Member>& members) {
   }
 }
 
-void relate(const Member& member, size_t first, size_t second, LaneGroup* group) {
+void relate(const Member& member, size_t first, size_t second, ScanGroup* group) {
   const bool is_tied = member.check == CheckpointCheck::kTiedEmbeddings;
   const std::string_view cause = member.rank->is_copy ? kExpertRankCause
                                  : is_tied            ? kTiedCause
                                                       : kDriftCause;
-  group->relations.push_back({.kind = LaneRelation::Kind::kEqual,
+  group->relations.push_back({.kind = TensorRelation::Kind::kEqual,
                               .first = first,
                               .second = second,
                               .check = member.check,
                               .likely_cause = std::string(cause)});
 }
 
-void LanePlanner::add_weights(const std::vector<Member>& members) {
-  LaneGroup group;
+void ScanPlanner::add_weights(const std::vector<Member>& members) {
+  ScanGroup group;
   std::optional<size_t> first_master;
   for (const Member& member : members) {
-    const size_t weight = group.lanes.size();
-    group.lanes.push_back(lane_of(member, *member.entry->tensor, ""));
+    const size_t weight = group.tensors.size();
+    group.tensors.push_back(scanned(member, *member.entry->tensor, ""));
     if (weight > 0) relate(member, 0, weight, &group);
     const TensorView* master = state_tensor(member, "fp32_param");
     if (master == nullptr || master->dtype != DType::kFloat32) continue;
-    const size_t index = group.lanes.size();
-    group.lanes.push_back(lane_of(member, *master, "fp32_param"));
+    const size_t index = group.tensors.size();
+    group.tensors.push_back(scanned(member, *master, "fp32_param"));
     if (first_master.has_value()) {
       relate(member, *first_master, index, &group);
     } else {
       first_master = index;
     }
-    group.relations.push_back({.kind = LaneRelation::Kind::kRounded,
+    group.relations.push_back({.kind = TensorRelation::Kind::kRounded,
                                .first = index,
                                .second = weight,
                                .check = CheckpointCheck::kMasters,
@@ -207,26 +207,24 @@ void LanePlanner::add_weights(const std::vector<Member>& members) {
   groups_.push_back(std::move(group));
 }
 
-void LanePlanner::add_state(const std::vector<Member>& members, const std::string& kind) {
-  LaneGroup group;
+void ScanPlanner::add_state(const std::vector<Member>& members, const std::string& kind) {
+  ScanGroup group;
   for (const Member& member : members) {
     const TensorView* view = state_tensor(member, kind);
     if (view == nullptr) continue;
-    const Lane lane = lane_of(member, *view, kind);
-    if (!group.lanes.empty() && group.lanes.front().view.dtype != view->dtype) {
-      groups_.push_back({.lanes = {lane}, .relations = {}});
+    const ScannedTensor tensor = scanned(member, *view, kind);
+    if (!group.tensors.empty() && group.tensors.front().view.dtype != view->dtype) {
+      groups_.push_back({.tensors = {tensor}, .relations = {}});
       continue;
     }
-    group.lanes.push_back(lane);
-    if (group.lanes.size() > 1) relate(member, 0, group.lanes.size() - 1, &group);
+    group.tensors.push_back(tensor);
+    if (group.tensors.size() > 1) relate(member, 0, group.tensors.size() - 1, &group);
   }
-  if (!group.lanes.empty()) groups_.push_back(std::move(group));
+  if (!group.tensors.empty()) groups_.push_back(std::move(group));
 }
 
 }  // namespace
 
-std::vector<LaneGroup> plan_lanes(const CheckpointRanks& ranks) {
-  return LanePlanner(ranks).plan();
-}
+std::vector<ScanGroup> plan_scan(const CheckpointRanks& ranks) { return ScanPlanner(ranks).plan(); }
 
 }  // namespace meg::checkpoint
