@@ -5,8 +5,7 @@
 #include <string_view>
 #include <utility>
 
-#include "libmeg/io/mapped_file.h"
-#include "libmeg/tokenizer/bpe/vocabulary.h"
+#include "libmeg/tokenizer/inspect/describe_tokenizer.h"
 #include "tools/common/byte_size.h"
 #include "tools/common/flags/flags.h"
 #include "tools/common/report.h"
@@ -314,10 +313,8 @@ Result<std::optional<int64_t>> true_vocab_size(const CheckpointUtilArguments& ar
     const bool is_padded = checkpoint.folder().format != checkpoint::CheckpointFormat::kHuggingFace;
     return is_padded ? std::nullopt : std::optional(checkpoint.config().padded_vocab_size);
   }
-  MEG_ASSIGN_OR_RETURN(const io::MappedFile file, io::MappedFile::open(arguments.vocab_file));
-  MEG_ASSIGN_OR_RETURN(const tokenizer::Vocabulary vocabulary,
-                       tokenizer::Vocabulary::parse(file.text(), arguments.vocab_file));
-  return std::optional<int64_t>(static_cast<int64_t>(vocabulary.entries().size()));
+  MEG_ASSIGN_OR_RETURN(const int64_t tokens, tokenizer::count_tokens(arguments.vocab_file));
+  return std::optional(tokens);
 }
 
 std::optional<DType> params_dtype(const CheckpointUtilArguments& arguments) {

@@ -4,8 +4,10 @@
 #include <filesystem>
 #include <optional>
 
+#include "libmeg/tokenizer/bpe/internal/vocabulary.h"
 #include "libmeg/tokenizer/huggingface/internal/json_file.h"
 #include "libmeg/tokenizer/huggingface/internal/pre_tokenizer.h"
+#include "libmeg/tokenizer/internal/text_file.h"
 #include "libmeg/tokenizer/sentencepiece/internal/model_file.h"
 
 namespace meg::tokenizer {
@@ -94,6 +96,12 @@ Result<TokenizerDescription> describe_tokenizer(const TokenizerOptions& options)
   }
   return make_error(StatusCode::kUnsupported, "--tokenizer-type {}: it has no description",
                     options.tokenizer_type);
+}
+
+Result<int64_t> count_tokens(const std::string& vocab_file) {
+  MEG_ASSIGN_OR_RETURN(const io::MappedFile file, open_tokenizer_file(vocab_file));
+  MEG_ASSIGN_OR_RETURN(const Vocabulary vocabulary, Vocabulary::parse(file.text(), vocab_file));
+  return static_cast<int64_t>(vocabulary.entries().size());
 }
 
 }  // namespace meg::tokenizer

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "libmeg/base/result.h"
@@ -16,5 +17,9 @@ struct TokenizerDescription {
 
 /// Describes a tokenizer that open_tokenizer() opens. Errors: those of open_tokenizer().
 Result<TokenizerDescription> describe_tokenizer(const TokenizerOptions& options);
+
+/// The number of distinct tokens in a vocab.json. kCorruption if it is not such a file; otherwise
+/// the errors of opening it.
+Result<int64_t> count_tokens(const std::string& vocab_file);
 
 }  // namespace meg::tokenizer

@@ -9,7 +9,7 @@
 #include "libmeg/base/status.h"
 #include "libmeg/tokenizer/bpe/internal/bpe_model.h"
 #include "libmeg/tokenizer/bpe/internal/merge_list.h"
-#include "libmeg/tokenizer/bpe/vocabulary.h"
+#include "libmeg/tokenizer/bpe/internal/vocabulary.h"
 
 namespace meg::tokenizer {
 

@@ -8,7 +8,7 @@
 
 #include "libmeg/base/result.h"
 #include "libmeg/tokenizer/bpe/internal/bpe_model.h"
-#include "libmeg/tokenizer/bpe/vocabulary.h"
+#include "libmeg/tokenizer/bpe/internal/vocabulary.h"
 #include "libmeg/tokenizer/huggingface/internal/added_tokens.h"
 #include "libmeg/tokenizer/huggingface/internal/decoder.h"
 #include "libmeg/tokenizer/huggingface/internal/models/word_model.h"

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "libmeg/tokenizer/bpe/vocabulary.h"
+#include "libmeg/tokenizer/bpe/internal/vocabulary.h"
 #include "libmeg/tokenizer/huggingface/internal/models/word_model.h"
 #include "libmeg/tokenizer/wordpiece/internal/word_piece_model.h"
 

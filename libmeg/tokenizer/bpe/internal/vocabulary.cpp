@@ -1,4 +1,4 @@
-#include "libmeg/tokenizer/bpe/vocabulary.h"
+#include "libmeg/tokenizer/bpe/internal/vocabulary.h"
 
 #include <simdjson.h>
 
