@@ -7,7 +7,7 @@
 
 #include "libmeg/base/result.h"
 #include "libmeg/dataset/indexed_dataset.h"
-#include "libmeg/tokenizer/open_tokenizer.h"
+#include "libmeg/tokenizer/registry/open_tokenizer.h"
 
 /// The text of a dataset's first sequence.
 meg::Result<std::string> first_text(const std::string& prefix,

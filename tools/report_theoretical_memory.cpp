@@ -17,7 +17,7 @@
 #include "libmeg/model/theoretical_memory.h"
 #include "libmeg/model/virtual_stages.h"
 #include "libmeg/model/vocab_padding.h"
-#include "libmeg/tokenizer/open_tokenizer.h"
+#include "libmeg/tokenizer/registry/open_tokenizer.h"
 #include "tools/common/flag_groups/tokenizer_flags.h"
 #include "tools/common/flags/flags.h"
 #include "tools/common/json_output.h"

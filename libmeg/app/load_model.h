@@ -9,8 +9,8 @@
 #include "libmeg/megatron/argument_values.h"
 #include "libmeg/nn/gpt_model.h"
 #include "libmeg/parallel/parallel_state.h"
-#include "libmeg/tokenizer/open_tokenizer.h"
-#include "libmeg/tokenizer/tokenizer.h"
+#include "libmeg/tokenizer/interface/tokenizer.h"
+#include "libmeg/tokenizer/registry/open_tokenizer.h"
 
 namespace meg::app {
 

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "libmeg/base/result.h"
-#include "libmeg/tokenizer/open_tokenizer.h"
-#include "libmeg/tokenizer/tokenizer.h"
+#include "libmeg/tokenizer/interface/tokenizer.h"
+#include "libmeg/tokenizer/registry/open_tokenizer.h"
 
 namespace meg::app {
 

@@ -9,7 +9,7 @@
 #include "libmeg/text/json/python_json.h"
 #include "libmeg/text/line_ends.h"
 #include "libmeg/text/python_text.h"
-#include "libmeg/tokenizer/encode_text.h"
+#include "libmeg/tokenizer/interface/encode_text.h"
 
 namespace meg::evaluation {
 namespace {

@@ -9,7 +9,7 @@
 #include "libmeg/text/line_ends.h"
 #include "libmeg/text/python_text.h"
 #include "libmeg/text/utf8.h"
-#include "libmeg/tokenizer/encode_text.h"
+#include "libmeg/tokenizer/interface/encode_text.h"
 
 namespace meg::evaluation {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "libmeg/base/result.h"
 #include "libmeg/evaluation/scoring.h"
-#include "libmeg/tokenizer/tokenizer.h"
+#include "libmeg/tokenizer/interface/tokenizer.h"
 
 namespace meg::evaluation {
 

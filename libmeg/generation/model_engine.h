@@ -6,7 +6,7 @@
 #include "libmeg/nn/gpt_model.h"
 #include "libmeg/parallel/parallel_state.h"
 #include "libmeg/serving/generation_engine.h"
-#include "libmeg/tokenizer/tokenizer.h"
+#include "libmeg/tokenizer/interface/tokenizer.h"
 
 namespace meg::generation {
 

@@ -15,7 +15,7 @@
 #include "libmeg/dataset/index_format.h"
 #include "libmeg/preprocess/sentences/sentence_options.h"
 #include "libmeg/preprocess/sources/input_options.h"
-#include "libmeg/tokenizer/tokenizer.h"
+#include "libmeg/tokenizer/interface/tokenizer.h"
 
 namespace meg::preprocess {
 

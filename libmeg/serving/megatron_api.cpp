@@ -9,7 +9,7 @@
 
 #include "libmeg/base/thread_pool.h"
 #include "libmeg/serving/internal/text_answer.h"
-#include "libmeg/tokenizer/encode_text.h"
+#include "libmeg/tokenizer/interface/encode_text.h"
 
 namespace meg::serving {
 namespace {

@@ -14,7 +14,7 @@
 #include "libmeg/base/result.h"
 #include "libmeg/serving/generation_queue.h"
 #include "libmeg/serving/text_request.h"
-#include "libmeg/tokenizer/tokenizer.h"
+#include "libmeg/tokenizer/interface/tokenizer.h"
 
 namespace meg::serving {
 

@@ -12,7 +12,7 @@
 
 #include "libmeg/base/bytes.h"
 #include "libmeg/text/text_padding.h"
-#include "libmeg/tokenizer/open_tokenizer.h"
+#include "libmeg/tokenizer/registry/open_tokenizer.h"
 
 namespace {
 

@@ -19,7 +19,7 @@
 #include "libmeg/text/json/python_json.h"
 #include "libmeg/text/line_ends.h"
 #include "libmeg/text/text_padding.h"
-#include "libmeg/tokenizer/tokenizer.h"
+#include "libmeg/tokenizer/interface/tokenizer.h"
 
 namespace {
 

@@ -5,8 +5,8 @@
 
 #include <cmath>
 
-#include "libmeg/tokenizer/bpe/internal/gpt2_bpe_tokenizer.h"
-#include "libmeg/tokenizer/open_tokenizer.h"
+#include "libmeg/tokenizer/files/internal/gpt2/gpt2_bpe_tokenizer.h"
+#include "libmeg/tokenizer/registry/open_tokenizer.h"
 #include "tests/nn/small_model.h"
 #include "tests/temp_folder.h"
 

@@ -9,8 +9,8 @@
 #include <numeric>
 
 #include "libmeg/evaluation/internal/wikitext_detokenizer.h"
-#include "libmeg/tokenizer/bpe/internal/gpt2_bpe_tokenizer.h"
-#include "libmeg/tokenizer/open_tokenizer.h"
+#include "libmeg/tokenizer/files/internal/gpt2/gpt2_bpe_tokenizer.h"
+#include "libmeg/tokenizer/registry/open_tokenizer.h"
 #include "tests/temp_folder.h"
 
 namespace meg::evaluation {

@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "libmeg/text/text_padding.h"
-#include "libmeg/tokenizer/bpe/internal/fast/fast_encoder.h"
-#include "libmeg/tokenizer/bpe/internal/fast/word_scan.h"
-#include "libmeg/tokenizer/bpe/internal/rank_model_builder.h"
-#include "libmeg/tokenizer/bpe/internal/reference/gpt2_pretokenizer.h"
-#include "libmeg/tokenizer/bpe/internal/reference/reference_encoder.h"
+#include "libmeg/tokenizer/models/internal/bpe/fast/fast_encoder.h"
+#include "libmeg/tokenizer/models/internal/bpe/rank_model_builder.h"
+#include "libmeg/tokenizer/models/internal/bpe/reference/reference_encoder.h"
+#include "libmeg/tokenizer/words/internal/reference/gpt2_pretokenizer.h"
+#include "libmeg/tokenizer/words/internal/word_scan.h"
 #include "tests/fuzz/fuzz_check.h"
 
 namespace {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-#include "libmeg/tokenizer/bpe/internal/bpe_model.h"
+#include "libmeg/tokenizer/models/internal/bpe/bpe_model.h"
 #include "tests/fuzz/fuzz_check.h"
 #include "tests/tokenizer/tiny_model.h"
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <string_view>
 
-#include "libmeg/tokenizer/tiktoken/internal/rank_file.h"
-#include "libmeg/tokenizer/tiktoken/internal/tik_tokenizer.h"
+#include "libmeg/tokenizer/files/internal/tiktoken/rank_file.h"
+#include "libmeg/tokenizer/files/internal/tiktoken/tik_tokenizer.h"
 #include "tests/fuzz/fuzz_check.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

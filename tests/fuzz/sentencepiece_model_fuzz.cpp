@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "libmeg/text/utf8.h"
-#include "libmeg/tokenizer/sentencepiece/internal/sentencepiece_tokenizer.h"
+#include "libmeg/tokenizer/files/internal/sentencepiece/sentencepiece_tokenizer.h"
 #include "tests/fuzz/fuzz_check.h"
 
 namespace {

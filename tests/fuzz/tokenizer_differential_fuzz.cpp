@@ -12,7 +12,7 @@
 #include "libmeg/base/cpu.h"
 #include "libmeg/text/text_padding.h"
 #include "libmeg/text/utf8.h"
-#include "libmeg/tokenizer/bpe/internal/gpt2_bpe_tokenizer.h"
+#include "libmeg/tokenizer/files/internal/gpt2/gpt2_bpe_tokenizer.h"
 #include "tests/fuzz/fuzz_check.h"
 #include "tests/temp_folder.h"
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
-#include "libmeg/tokenizer/decode_stream.h"
-#include "libmeg/tokenizer/huggingface/internal/hugging_face_tokenizer.h"
+#include "libmeg/tokenizer/files/internal/huggingface/hugging_face_tokenizer.h"
+#include "libmeg/tokenizer/interface/decode_stream.h"
 #include "tests/fuzz/fuzz_check.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "libmeg/tokenizer/bpe/internal/bpe_model.h"
+#include "libmeg/tokenizer/models/internal/bpe/bpe_model.h"
 #include "tests/fuzz/fuzz_check.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

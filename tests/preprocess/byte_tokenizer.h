@@ -8,7 +8,7 @@
 #include <string_view>
 #include <thread>
 
-#include "libmeg/tokenizer/tokenizer.h"
+#include "libmeg/tokenizer/interface/tokenizer.h"
 
 namespace meg::test {
 

@@ -14,7 +14,7 @@
 
 #include "libmeg/megatron/megatron_version.h"
 #include "libmeg/preprocess/preprocess.h"
-#include "libmeg/tokenizer/open_tokenizer.h"
+#include "libmeg/tokenizer/registry/open_tokenizer.h"
 #include "tests/shared_data.h"
 #include "tests/temp_folder.h"
 

@@ -18,7 +18,7 @@
 
 #include "libmeg/text/line_ends.h"
 #include "libmeg/text/text_padding.h"
-#include "libmeg/tokenizer/tokenizer.h"
+#include "libmeg/tokenizer/interface/tokenizer.h"
 #include "tests/io/compressed.h"
 #include "tests/temp_folder.h"
 #include "tests/text/plain_lines.h"

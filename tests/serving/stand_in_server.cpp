@@ -3,7 +3,7 @@
 #include <optional>
 #include <utility>
 
-#include "libmeg/tokenizer/open_tokenizer.h"
+#include "libmeg/tokenizer/registry/open_tokenizer.h"
 #include "tests/serving/stand_in_engine.h"
 #include "tools/common/flag_groups/text_server_flags.h"
 #include "tools/common/report.h"

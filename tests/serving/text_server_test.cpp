@@ -12,7 +12,7 @@
 #include <thread>
 #include <utility>
 
-#include "libmeg/tokenizer/open_tokenizer.h"
+#include "libmeg/tokenizer/registry/open_tokenizer.h"
 #include "tests/serving/stand_in_engine.h"
 
 namespace meg::serving {

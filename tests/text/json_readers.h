@@ -13,7 +13,7 @@
 #include "libmeg/text/json/python_json.h"
 #include "libmeg/text/printable.h"
 #include "libmeg/text/text_padding.h"
-#include "libmeg/tokenizer/tokenizer.h"
+#include "libmeg/tokenizer/interface/tokenizer.h"
 
 namespace meg::test {
 

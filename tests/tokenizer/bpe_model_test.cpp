@@ -1,4 +1,4 @@
-#include "libmeg/tokenizer/bpe/internal/bpe_model.h"
+#include "libmeg/tokenizer/models/internal/bpe/bpe_model.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // The scans for the first character that a set lacks, of every instruction set, beside a loop over
 // characters.
 
-#include "libmeg/tokenizer/huggingface/internal/character_scan.h"
+#include "libmeg/tokenizer/words/internal/character_scan.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // Texts decoded id by id: for random ids of every kind of tokenizer the pieces are whole characters
 // and together decode()'s text.
 
-#include "libmeg/tokenizer/decode_stream.h"
+#include "libmeg/tokenizer/interface/decode_stream.h"
 
 #include <gmock/gmock.h>
 
@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "libmeg/text/utf8.h"
-#include "libmeg/tokenizer/open_tokenizer.h"
+#include "libmeg/tokenizer/registry/open_tokenizer.h"
 #include "tests/temp_folder.h"
 #include "tests/tokenizer/sentencepiece/tiny_model.h"
 #include "tests/tokenizer/tiny_model.h"

@@ -13,10 +13,10 @@
 
 #include "libmeg/base/bytes.h"
 #include "libmeg/text/printable.h"
-#include "libmeg/tokenizer/encode_text.h"
-#include "libmeg/tokenizer/huggingface/internal/hugging_face_tokenizer.h"
-#include "libmeg/tokenizer/tiktoken/internal/rank_file.h"
-#include "libmeg/tokenizer/tiktoken/internal/tik_tokenizer.h"
+#include "libmeg/tokenizer/files/internal/huggingface/hugging_face_tokenizer.h"
+#include "libmeg/tokenizer/files/internal/tiktoken/rank_file.h"
+#include "libmeg/tokenizer/files/internal/tiktoken/tik_tokenizer.h"
+#include "libmeg/tokenizer/interface/encode_text.h"
 #include "tests/temp_folder.h"
 #include "tests/tokenizer/implementations.h"
 

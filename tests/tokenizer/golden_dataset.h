@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "libmeg/tokenizer/tokenizer.h"
+#include "libmeg/tokenizer/interface/tokenizer.h"
 
 namespace meg::test {
 

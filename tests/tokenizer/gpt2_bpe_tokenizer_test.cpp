@@ -1,4 +1,4 @@
-#include "libmeg/tokenizer/bpe/internal/gpt2_bpe_tokenizer.h"
+#include "libmeg/tokenizer/files/internal/gpt2/gpt2_bpe_tokenizer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

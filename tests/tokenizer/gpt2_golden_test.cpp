@@ -11,7 +11,7 @@
 #include <tuple>
 #include <vector>
 
-#include "libmeg/tokenizer/bpe/internal/gpt2_bpe_tokenizer.h"
+#include "libmeg/tokenizer/files/internal/gpt2/gpt2_bpe_tokenizer.h"
 #include "tests/shared_data.h"
 #include "tests/tokenizer/golden_dataset.h"
 #include "tests/tokenizer/implementations.h"

@@ -1,4 +1,4 @@
-#include "libmeg/tokenizer/bpe/internal/reference/gpt2_pretokenizer.h"
+#include "libmeg/tokenizer/words/internal/reference/gpt2_pretokenizer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -6,7 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "libmeg/tokenizer/huggingface/internal/hugging_face_tokenizer.h"
+#include "libmeg/tokenizer/files/internal/huggingface/hugging_face_tokenizer.h"
 #include "tests/temp_folder.h"
 
 namespace meg::tokenizer {

@@ -1,7 +1,7 @@
 // What a tokenizer.json and the files beside it may not be, each with its message, and what the
 // files beside it decide. That ids are right is held by the packages: compare_with_packages.py.
 
-#include "libmeg/tokenizer/huggingface/internal/hugging_face_tokenizer.h"
+#include "libmeg/tokenizer/files/internal/huggingface/hugging_face_tokenizer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,8 +10,8 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "libmeg/tokenizer/huggingface/internal/hub_cache.h"
-#include "libmeg/tokenizer/huggingface/internal/pre_tokenizer.h"
+#include "libmeg/tokenizer/files/internal/huggingface/hub_cache.h"
+#include "libmeg/tokenizer/steps/internal/pre_tokenizer.h"
 #include "tests/temp_folder.h"
 #include "tests/tokenizer/tiny_model.h"
 

@@ -1,7 +1,7 @@
 // What Megatron-LM's own build_tokenizer() gave for each tokenizer at each revision;
 // testdata/tokenizer_identities says how the file was made.
 
-#include "libmeg/tokenizer/identify_tokenizer.h"
+#include "libmeg/tokenizer/registry/identify_tokenizer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "libmeg/base/cpu.h"
-#include "libmeg/tokenizer/bpe/internal/gpt2_bpe_tokenizer.h"
+#include "libmeg/tokenizer/files/internal/gpt2/gpt2_bpe_tokenizer.h"
 
 namespace meg::test {
 

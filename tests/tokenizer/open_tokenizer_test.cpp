@@ -1,4 +1,4 @@
-#include "libmeg/tokenizer/open_tokenizer.h"
+#include "libmeg/tokenizer/registry/open_tokenizer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "libmeg/tokenizer/identify_tokenizer.h"
+#include "libmeg/tokenizer/registry/identify_tokenizer.h"
 #include "tests/temp_folder.h"
 #include "tests/tokenizer/sentencepiece/tiny_model.h"
 #include "tests/tokenizer/tiny_model.h"

@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "libmeg/tokenizer/huggingface/internal/hugging_face_tokenizer.h"
-#include "libmeg/tokenizer/tiktoken/internal/rank_file.h"
-#include "libmeg/tokenizer/tiktoken/internal/tik_tokenizer.h"
+#include "libmeg/tokenizer/files/internal/huggingface/hugging_face_tokenizer.h"
+#include "libmeg/tokenizer/files/internal/tiktoken/rank_file.h"
+#include "libmeg/tokenizer/files/internal/tiktoken/tik_tokenizer.h"
 #include "tests/shared_data.h"
 #include "tests/tokenizer/golden_dataset.h"
 #include "tests/tokenizer/implementations.h"

@@ -1,4 +1,4 @@
-#include "libmeg/tokenizer/pretokenizer/internal/pattern_scan.h"
+#include "libmeg/tokenizer/words/internal/pattern_scan.h"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 #include "libmeg/text/printable.h"
 #include "libmeg/text/text_padding.h"
 #include "libmeg/text/utf8.h"
-#include "libmeg/tokenizer/pretokenizer/internal/regex_matcher.h"
+#include "libmeg/tokenizer/regex/internal/regex_matcher.h"
 
 namespace meg::tokenizer {
 namespace {

@@ -3,9 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "libmeg/tokenizer/encode_text.h"
-#include "libmeg/tokenizer/open_tokenizer.h"
-#include "libmeg/tokenizer/tiktoken/internal/rank_file.h"
+#include "libmeg/tokenizer/files/internal/tiktoken/rank_file.h"
+#include "libmeg/tokenizer/interface/encode_text.h"
+#include "libmeg/tokenizer/registry/open_tokenizer.h"
 #include "tests/temp_folder.h"
 
 namespace meg::tokenizer {

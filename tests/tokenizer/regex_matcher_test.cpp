@@ -1,7 +1,7 @@
 // Regular expressions mean here what they mean to tokenizers: expected words are what its
 // pre_tokenizers.Split gives, version 0.23.3.
 
-#include "libmeg/tokenizer/pretokenizer/internal/regex_matcher.h"
+#include "libmeg/tokenizer/regex/internal/regex_matcher.h"
 
 #include <gmock/gmock.h>
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "libmeg/text/utf8.h"
-#include "libmeg/tokenizer/bpe/internal/bpe_model.h"
-#include "libmeg/tokenizer/bpe/internal/byte_alphabet.h"
+#include "libmeg/tokenizer/models/internal/bpe/bpe_model.h"
+#include "libmeg/tokenizer/models/internal/bpe/byte_alphabet.h"
 
 namespace meg::test {
 

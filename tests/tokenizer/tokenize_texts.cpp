@@ -15,8 +15,8 @@
 
 #include "libmeg/base/bytes.h"
 #include "libmeg/text/text_padding.h"
-#include "libmeg/tokenizer/sentencepiece/internal/sentencepiece_tokenizer.h"
-#include "libmeg/tokenizer/wordpiece/internal/bert_word_piece_tokenizer.h"
+#include "libmeg/tokenizer/files/internal/bert/bert_word_piece_tokenizer.h"
+#include "libmeg/tokenizer/files/internal/sentencepiece/sentencepiece_tokenizer.h"
 
 namespace {
 

@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "libmeg/tokenizer/huggingface/internal/hugging_face_tokenizer.h"
-#include "libmeg/tokenizer/open_tokenizer.h"
+#include "libmeg/tokenizer/files/internal/huggingface/hugging_face_tokenizer.h"
+#include "libmeg/tokenizer/registry/open_tokenizer.h"
 #include "tests/temp_folder.h"
 #include "tests/tokenizer/tiny_model.h"
 

@@ -5,7 +5,7 @@
 #include "libmeg/base/stopwatch.h"
 #include "libmeg/checkpoint/convert/export_huggingface.h"
 #include "libmeg/megatron/field_reader.h"
-#include "libmeg/tokenizer/open_tokenizer.h"
+#include "libmeg/tokenizer/registry/open_tokenizer.h"
 #include "tools/checkpoint_util/checkpoint_util_report.h"
 #include "tools/common/byte_size.h"
 #include "tools/common/interruption.h"

@@ -13,7 +13,7 @@
 #include "libmeg/dataset/dataset_summary.h"
 #include "libmeg/dataset/indexed_dataset.h"
 #include "libmeg/samples/blend.h"
-#include "libmeg/tokenizer/open_tokenizer.h"
+#include "libmeg/tokenizer/registry/open_tokenizer.h"
 #include "tools/common/flag_groups/data_flags.h"
 #include "tools/common/flags/flags.h"
 #include "tools/common/found_instead.h"

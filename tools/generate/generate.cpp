@@ -15,7 +15,7 @@
 #include "libmeg/generation/model_engine.h"
 #include "libmeg/io/atomic_file.h"
 #include "libmeg/text/terminal_text.h"
-#include "libmeg/tokenizer/decode_stream.h"
+#include "libmeg/tokenizer/interface/decode_stream.h"
 #include "tools/common/byte_size.h"
 #include "tools/common/model_run.h"
 #include "tools/common/progress_bar.h"

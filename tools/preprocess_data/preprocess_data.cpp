@@ -15,7 +15,7 @@
 #include "libmeg/megatron/argument_table.h"
 #include "libmeg/megatron/megatron_version.h"
 #include "libmeg/preprocess/preprocess.h"
-#include "libmeg/tokenizer/open_tokenizer.h"
+#include "libmeg/tokenizer/registry/open_tokenizer.h"
 #include "tools/common/flag_groups/input_flags.h"
 #include "tools/common/flag_groups/tokenizer_flags.h"
 #include "tools/common/flags/flags.h"

@@ -15,7 +15,7 @@
 #include "libmeg/text/printable.h"
 #include "libmeg/text/utf8.h"
 #include "libmeg/tokenizer/inspect/python_check.h"
-#include "libmeg/tokenizer/open_tokenizer.h"
+#include "libmeg/tokenizer/registry/open_tokenizer.h"
 #include "tools/common/flag_groups/input_flags.h"
 #include "tools/common/flag_groups/tokenizer_flags.h"
 #include "tools/common/flags/flags.h"

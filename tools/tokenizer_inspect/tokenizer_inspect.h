@@ -10,7 +10,7 @@
 #include "libmeg/preprocess/read_texts.h"
 #include "libmeg/tokenizer/inspect/compare_vocabularies.h"
 #include "libmeg/tokenizer/inspect/describe_tokenizer.h"
-#include "libmeg/tokenizer/tokenizer.h"
+#include "libmeg/tokenizer/interface/tokenizer.h"
 
 namespace meg::tools {
 

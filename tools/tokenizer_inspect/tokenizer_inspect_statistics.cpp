@@ -2,7 +2,7 @@
 #include <utility>
 
 #include "libmeg/text/whitespace.h"
-#include "libmeg/tokenizer/encode_text.h"
+#include "libmeg/tokenizer/interface/encode_text.h"
 #include "tools/common/interruption.h"
 #include "tools/common/progress_bar.h"
 #include "tools/common/report.h"

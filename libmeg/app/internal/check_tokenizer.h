@@ -4,8 +4,8 @@
 
 #include "libmeg/base/status.h"
 #include "libmeg/checkpoint/dialects/mp_rank/megatron_checkpoint.h"
-#include "libmeg/tokenizer/open_tokenizer.h"
-#include "libmeg/tokenizer/tokenizer.h"
+#include "libmeg/tokenizer/interface/tokenizer.h"
+#include "libmeg/tokenizer/registry/open_tokenizer.h"
 
 namespace meg::app {
 

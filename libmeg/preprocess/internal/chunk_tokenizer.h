@@ -10,7 +10,7 @@
 #include "libmeg/preprocess/sentences/internal/sentence_splitter.h"
 #include "libmeg/preprocess/sources/internal/document_reader.h"
 #include "libmeg/preprocess/sources/internal/text_chunk.h"
-#include "libmeg/tokenizer/tokenizer.h"
+#include "libmeg/tokenizer/interface/tokenizer.h"
 
 namespace meg::preprocess {
 

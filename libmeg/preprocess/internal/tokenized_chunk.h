@@ -6,7 +6,7 @@
 #include "libmeg/base/status.h"
 #include "libmeg/dataset/provenance.h"
 #include "libmeg/preprocess/internal/chunk_documents.h"
-#include "libmeg/tokenizer/token_buffer.h"
+#include "libmeg/tokenizer/interface/token_buffer.h"
 
 namespace meg::preprocess {
 

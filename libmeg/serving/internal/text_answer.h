@@ -6,7 +6,7 @@
 
 #include "libmeg/base/result.h"
 #include "libmeg/serving/generation_engine.h"
-#include "libmeg/tokenizer/tokenizer.h"
+#include "libmeg/tokenizer/interface/tokenizer.h"
 
 namespace meg::serving {
 

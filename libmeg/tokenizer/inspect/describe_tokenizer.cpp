@@ -4,11 +4,11 @@
 #include <filesystem>
 #include <optional>
 
-#include "libmeg/tokenizer/bpe/internal/vocabulary.h"
-#include "libmeg/tokenizer/huggingface/internal/json_file.h"
-#include "libmeg/tokenizer/huggingface/internal/pre_tokenizer.h"
-#include "libmeg/tokenizer/internal/text_file.h"
-#include "libmeg/tokenizer/sentencepiece/internal/model_file.h"
+#include "libmeg/tokenizer/json/internal/json_file.h"
+#include "libmeg/tokenizer/json/internal/text_file.h"
+#include "libmeg/tokenizer/models/internal/bpe/vocabulary.h"
+#include "libmeg/tokenizer/models/internal/sentencepiece/model_file.h"
+#include "libmeg/tokenizer/steps/internal/pre_tokenizer.h"
 
 namespace meg::tokenizer {
 namespace {

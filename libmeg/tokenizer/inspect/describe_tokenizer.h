@@ -4,7 +4,7 @@
 #include <string>
 
 #include "libmeg/base/result.h"
-#include "libmeg/tokenizer/open_tokenizer.h"
+#include "libmeg/tokenizer/registry/open_tokenizer.h"
 
 namespace meg::tokenizer {
 

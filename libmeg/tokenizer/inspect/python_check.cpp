@@ -5,9 +5,9 @@
 #include <filesystem>
 
 #include "libmeg/megatron/megatron_version.h"
-#include "libmeg/tokenizer/huggingface/internal/hugging_face_tokenizer.h"
-#include "libmeg/tokenizer/pretokenizer/internal/pattern_scan.h"
-#include "libmeg/tokenizer/tiktoken/internal/tik_tokenizer.h"
+#include "libmeg/tokenizer/files/internal/huggingface/hugging_face_tokenizer.h"
+#include "libmeg/tokenizer/files/internal/tiktoken/tik_tokenizer.h"
+#include "libmeg/tokenizer/words/internal/pattern_scan.h"
 
 namespace meg::tokenizer {
 namespace {

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "libmeg/base/result.h"
-#include "libmeg/tokenizer/open_tokenizer.h"
+#include "libmeg/tokenizer/registry/open_tokenizer.h"
 
 namespace meg::tokenizer {
 

@@ -7,7 +7,7 @@
 
 #include "libmeg/text/printable.h"
 #include "libmeg/text/utf8.h"
-#include "libmeg/tokenizer/bpe/internal/byte_alphabet.h"
+#include "libmeg/tokenizer/models/internal/bpe/byte_alphabet.h"
 #include "libmeg/tokenizer/training/internal/learn_merges.h"
 #include "libmeg/tokenizer/training/internal/table_counter.h"
 #include "libmeg/tokenizer/training/internal/training_pattern.h"

@@ -1,7 +1,7 @@
 // Words that are asked for many at a time have the keys and the sets of words that are asked for
 // alone.
 
-#include "libmeg/tokenizer/bpe/internal/fast/ask_words.h"
+#include "libmeg/tokenizer/words/internal/ask_words.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "libmeg/text/text_padding.h"
-#include "libmeg/tokenizer/bpe/internal/fast/word_cache.h"
+#include "libmeg/tokenizer/words/internal/word_cache.h"
 
 namespace meg::tokenizer::fast {
 namespace {

@@ -1,7 +1,7 @@
 // Words cut between characters that no token joins have the ids of the whole: random vocabularies
 // whose tokens hold characters, parts of them, and tokens that merging never gives.
 
-#include "libmeg/tokenizer/bpe/internal/fast/character_joints.h"
+#include "libmeg/tokenizer/words/internal/character_joints.h"
 
 #include <gtest/gtest.h>
 
@@ -12,11 +12,11 @@
 #include <vector>
 
 #include "libmeg/text/text_padding.h"
-#include "libmeg/tokenizer/bpe/internal/fast/fast_encoder.h"
-#include "libmeg/tokenizer/bpe/internal/fast/word_scan.h"
-#include "libmeg/tokenizer/bpe/internal/rank_model_builder.h"
-#include "libmeg/tokenizer/bpe/internal/reference/gpt2_pretokenizer.h"
-#include "libmeg/tokenizer/bpe/internal/reference/reference_encoder.h"
+#include "libmeg/tokenizer/models/internal/bpe/fast/fast_encoder.h"
+#include "libmeg/tokenizer/models/internal/bpe/rank_model_builder.h"
+#include "libmeg/tokenizer/models/internal/bpe/reference/reference_encoder.h"
+#include "libmeg/tokenizer/words/internal/reference/gpt2_pretokenizer.h"
+#include "libmeg/tokenizer/words/internal/word_scan.h"
 
 namespace meg::tokenizer::fast {
 namespace {

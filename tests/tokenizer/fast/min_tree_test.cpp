@@ -1,4 +1,4 @@
-#include "libmeg/tokenizer/bpe/internal/fast/min_tree.h"
+#include "libmeg/tokenizer/models/internal/min_tree.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "libmeg/tokenizer/bpe/internal/fast/word_cache.h"
+#include "libmeg/tokenizer/words/internal/word_cache.h"
 
 #include <gtest/gtest.h>
 

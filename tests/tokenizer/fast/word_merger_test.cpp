@@ -1,4 +1,4 @@
-#include "libmeg/tokenizer/bpe/internal/fast/word_merger.h"
+#include "libmeg/tokenizer/models/internal/bpe/fast/word_merger.h"
 
 #include <gtest/gtest.h>
 
@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "libmeg/tokenizer/bpe/internal/bpe_model_builder.h"
-#include "libmeg/tokenizer/bpe/internal/reference/bpe.h"
+#include "libmeg/tokenizer/models/internal/bpe/bpe_model_builder.h"
+#include "libmeg/tokenizer/models/internal/bpe/reference/bpe.h"
 #include "tests/temp_folder.h"
 #include "tests/tokenizer/tiny_model.h"
 

@@ -1,4 +1,4 @@
-#include "libmeg/tokenizer/bpe/internal/fast/word_scan.h"
+#include "libmeg/tokenizer/words/internal/word_scan.h"
 
 #include <gtest/gtest.h>
 
@@ -9,8 +9,8 @@
 #include "libmeg/text/printable.h"
 #include "libmeg/text/text_padding.h"
 #include "libmeg/text/utf8.h"
-#include "libmeg/tokenizer/bpe/internal/reference/gpt2_pretokenizer.h"
-#include "libmeg/tokenizer/tokenizer.h"
+#include "libmeg/tokenizer/interface/tokenizer.h"
+#include "libmeg/tokenizer/words/internal/reference/gpt2_pretokenizer.h"
 
 namespace meg::tokenizer::fast {
 namespace {

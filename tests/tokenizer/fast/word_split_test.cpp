@@ -1,6 +1,6 @@
 // The scanners of every instruction set cut texts exactly where no piece has both neighbours.
 
-#include "libmeg/tokenizer/bpe/internal/fast/word_split.h"
+#include "libmeg/tokenizer/words/internal/word_split.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "libmeg/tokenizer/sentencepiece/internal/model_file.h"
+#include "libmeg/tokenizer/models/internal/sentencepiece/model_file.h"
 
 #include <gmock/gmock.h>
 
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "libmeg/tokenizer/sentencepiece/internal/sentencepiece_tokenizer.h"
+#include "libmeg/tokenizer/files/internal/sentencepiece/sentencepiece_tokenizer.h"
 #include "tests/tokenizer/sentencepiece/tiny_model.h"
 
 namespace meg::tokenizer::sentencepiece {

@@ -1,6 +1,6 @@
 // Walks through a trie find the texts that it was made of, and no others.
 
-#include "libmeg/tokenizer/sentencepiece/internal/piece_trie.h"
+#include "libmeg/tokenizer/models/internal/piece_trie.h"
 
 #include <gtest/gtest.h>
 

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "libmeg/text/text_padding.h"
-#include "libmeg/tokenizer/pretokenizer/internal/regex_matcher.h"
+#include "libmeg/tokenizer/regex/internal/regex_matcher.h"
 #include "libmeg/tokenizer/training/internal/table_counter.h"
 #include "libmeg/tokenizer/training/internal/training_pattern.h"
 #include "libmeg/tokenizer/training/save_trained_bpe.h"

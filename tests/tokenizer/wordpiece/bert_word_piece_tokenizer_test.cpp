@@ -1,4 +1,4 @@
-#include "libmeg/tokenizer/wordpiece/internal/bert_word_piece_tokenizer.h"
+#include "libmeg/tokenizer/files/internal/bert/bert_word_piece_tokenizer.h"
 
 #include <gmock/gmock.h>
 

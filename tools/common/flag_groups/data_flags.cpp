@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "libmeg/megatron/argument_table.h"
-#include "libmeg/tokenizer/identify_tokenizer.h"
+#include "libmeg/tokenizer/registry/identify_tokenizer.h"
 #include "tools/common/interruption.h"
 #include "tools/common/report.h"
 

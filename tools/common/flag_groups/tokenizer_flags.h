@@ -5,7 +5,7 @@
 #include <string>
 
 #include "libmeg/dataset/dataset_tokenizer.h"
-#include "libmeg/tokenizer/open_tokenizer.h"
+#include "libmeg/tokenizer/registry/open_tokenizer.h"
 #include "tools/common/flags/flags.h"
 
 namespace meg::tools {

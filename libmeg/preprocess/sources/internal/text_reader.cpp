@@ -6,7 +6,7 @@
 
 #include "libmeg/text/line_ends.h"
 #include "libmeg/text/text_padding.h"
-#include "libmeg/tokenizer/tokenizer.h"
+#include "libmeg/tokenizer/interface/tokenizer.h"
 
 // Two ways to chunks. FileCutter cuts a file that is read at offsets: it reads only around each
 // cut, so that threads read their own ranges side by side. StreamReader reads what comes from begin

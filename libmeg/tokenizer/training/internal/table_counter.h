@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "libmeg/base/cpu.h"
-#include "libmeg/tokenizer/huggingface/internal/pre_tokenizer.h"
+#include "libmeg/tokenizer/steps/internal/pre_tokenizer.h"
 #include "libmeg/tokenizer/training/bpe_trainer.h"
 #include "libmeg/tokenizer/training/internal/word_runs.h"
 #include "libmeg/tokenizer/training/internal/word_table.h"

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "libmeg/text/utf8.h"
-#include "libmeg/tokenizer/bpe/internal/byte_alphabet.h"
+#include "libmeg/tokenizer/models/internal/bpe/byte_alphabet.h"
 
 namespace meg::tokenizer {
 

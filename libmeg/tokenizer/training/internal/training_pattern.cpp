@@ -9,7 +9,7 @@
 #include "libmeg/text/nearest_name.h"
 #include "libmeg/text/printable.h"
 #include "libmeg/text/utf8.h"
-#include "libmeg/tokenizer/huggingface/internal/json_file.h"
+#include "libmeg/tokenizer/json/internal/json_file.h"
 #include "libmeg/tokenizer/training/bpe_trainer.h"
 #include "libmeg/tokenizer/training/internal/serde_json.h"
 

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "libmeg/base/result.h"
-#include "libmeg/tokenizer/huggingface/internal/pre_tokenizer.h"
+#include "libmeg/tokenizer/steps/internal/pre_tokenizer.h"
 
 namespace meg::tokenizer {
 

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "libmeg/tokenizer/bpe/internal/fast/word_key.h"
 #include "libmeg/tokenizer/training/internal/word_runs.h"
+#include "libmeg/tokenizer/words/internal/word_key.h"
 
 namespace meg::tokenizer {
 

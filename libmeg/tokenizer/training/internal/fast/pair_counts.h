@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "libmeg/tokenizer/bpe/internal/fast/word_key.h"
+#include "libmeg/tokenizer/words/internal/word_key.h"
 
 namespace meg::tokenizer::fast {
 

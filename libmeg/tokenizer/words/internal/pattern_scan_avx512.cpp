@@ -1,0 +1,11 @@
+#include "libmeg/tokenizer/words/internal/byte_block_avx512.h"
+#include "libmeg/tokenizer/words/internal/pattern_scanners.h"
+#include "libmeg/tokenizer/words/internal/pattern_scanners_impl.h"
+
+namespace meg::tokenizer {
+
+fast::WordScanner pattern_scanner_avx512(size_t form) {
+  return scanner_of_form<fast::ByteBlock>(form);
+}
+
+}  // namespace meg::tokenizer

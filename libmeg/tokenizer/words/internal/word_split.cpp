@@ -1,0 +1,35 @@
+#include "libmeg/tokenizer/words/internal/word_split.h"
+
+namespace meg::tokenizer::fast {
+
+WordSplit::WordSplit(const std::vector<std::string_view>& pieces, SpaceMark mark)
+    : mark_(mark), joints_(pieces) {
+  const std::string_view space = mark == SpaceMark::kSpace ? " " : "\xE2\x96\x81";
+  for (const std::string_view piece : pieces) {
+    for (size_t i = 1; i < piece.size(); ++i) {
+      const bool after_mark = piece.substr(0, i).ends_with(space);
+      const bool before_mark = piece.substr(i).starts_with(space);
+      if (before_mark) {
+        (after_mark ? cuts_between_marks_ : cuts_before_marks_) = false;
+      } else if (after_mark) {
+        cuts_after_marks_ = false;
+      } else {
+        const auto left = static_cast<unsigned char>(piece[i - 1]);
+        const auto right = static_cast<unsigned char>(piece[i]);
+        joined_[kind(left)][kind(right)] = true;
+      }
+    }
+  }
+}
+
+WordScanner split_scanner(InstructionSet set) {
+#if defined(__x86_64__)
+  if (set == InstructionSet::kAvx512) return scan_split_avx512;
+  if (set == InstructionSet::kAvx2) return scan_split_avx2;
+#else
+  static_cast<void>(set);
+#endif
+  return scan_split_portable;
+}
+
+}  // namespace meg::tokenizer::fast

@@ -1,0 +1,10 @@
+#include "libmeg/tokenizer/words/internal/byte_block_avx512.h"
+#include "libmeg/tokenizer/words/internal/word_split_impl.h"
+
+namespace meg::tokenizer::fast {
+
+size_t scan_split_avx512(WordScan& scan, uint32_t* starts) {
+  return scan_split<ByteBlock>(scan, starts);
+}
+
+}  // namespace meg::tokenizer::fast
