@@ -10,7 +10,7 @@
 #include "libmeg/nn/gpt_model.h"
 #include "libmeg/parallel/parallel_state.h"
 #include "libmeg/tokenizer/interface/tokenizer.h"
-#include "libmeg/tokenizer/registry/open_tokenizer.h"
+#include "libmeg/tokenizer/interface/tokenizer_options.h"
 
 namespace meg::app {
 

@@ -6,6 +6,7 @@
 
 #include "libmeg/app/open_weights.h"
 #include "libmeg/text/printable.h"
+#include "libmeg/tokenizer/registry/open_tokenizer.h"
 
 namespace meg::app {
 namespace {

@@ -9,6 +9,7 @@
 
 #include "libmeg/app/open_run_tokenizer.h"
 #include "libmeg/model/vocab_padding.h"
+#include "libmeg/tokenizer/registry/open_tokenizer.h"
 #include "tools/common/byte_size.h"
 #include "tools/common/flags/flags.h"
 #include "tools/common/interruption.h"

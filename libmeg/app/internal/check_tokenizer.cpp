@@ -12,6 +12,7 @@
 #include "libmeg/dataset/dataset_tokenizer.h"
 #include "libmeg/megatron/field_reader.h"
 #include "libmeg/text/printable.h"
+#include "libmeg/tokenizer/registry/open_tokenizer.h"
 
 namespace meg::app {
 namespace {

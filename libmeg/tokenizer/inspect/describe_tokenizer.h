@@ -4,7 +4,7 @@
 #include <string>
 
 #include "libmeg/base/result.h"
-#include "libmeg/tokenizer/registry/open_tokenizer.h"
+#include "libmeg/tokenizer/interface/tokenizer_options.h"
 
 namespace meg::tokenizer {
 

@@ -3,7 +3,7 @@
 #include "libmeg/base/result.h"
 #include "libmeg/megatron/megatron_version.h"
 #include "libmeg/megatron/tokenizer_identity.h"
-#include "libmeg/tokenizer/registry/open_tokenizer.h"
+#include "libmeg/tokenizer/interface/tokenizer_options.h"
 
 namespace meg::tokenizer {
 

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "libmeg/tokenizer/registry/open_tokenizer.h"
+
 namespace meg::tools {
 
 tokenizer::TokenizerOptions default_tokenizer() {

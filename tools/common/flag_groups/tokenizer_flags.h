@@ -5,7 +5,8 @@
 #include <string>
 
 #include "libmeg/dataset/dataset_tokenizer.h"
-#include "libmeg/tokenizer/registry/open_tokenizer.h"
+#include "libmeg/tokenizer/interface/tokenizer.h"
+#include "libmeg/tokenizer/interface/tokenizer_options.h"
 #include "tools/common/flags/flags.h"
 
 namespace meg::tools {

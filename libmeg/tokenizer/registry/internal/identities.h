@@ -1,7 +1,7 @@
 #pragma once
 
 #include "libmeg/megatron/tokenizer_identity.h"
-#include "libmeg/tokenizer/registry/open_tokenizer.h"
+#include "libmeg/tokenizer/interface/tokenizer_options.h"
 
 namespace meg::tokenizer {
 

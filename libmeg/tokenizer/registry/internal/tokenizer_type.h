@@ -7,8 +7,9 @@
 #include "libmeg/base/result.h"
 #include "libmeg/megatron/megatron_version.h"
 #include "libmeg/megatron/tokenizer_identity.h"
+#include "libmeg/tokenizer/interface/tokenizer.h"
+#include "libmeg/tokenizer/interface/tokenizer_options.h"
 #include "libmeg/tokenizer/registry/internal/tokenizer_metadata.h"
-#include "libmeg/tokenizer/registry/open_tokenizer.h"
 
 namespace meg::tokenizer {
 

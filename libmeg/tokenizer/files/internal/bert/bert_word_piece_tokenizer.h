@@ -8,8 +8,8 @@
 
 #include "libmeg/tokenizer/files/internal/bert/vocabulary_lines.h"
 #include "libmeg/tokenizer/interface/tokenizer.h"
+#include "libmeg/tokenizer/interface/tokenizer_options.h"
 #include "libmeg/tokenizer/models/internal/wordpiece/word_piece_model.h"
-#include "libmeg/tokenizer/registry/open_tokenizer.h"
 
 namespace meg::tokenizer::wordpiece {
 

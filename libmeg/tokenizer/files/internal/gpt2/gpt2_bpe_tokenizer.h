@@ -7,9 +7,9 @@
 
 #include "libmeg/base/cpu.h"
 #include "libmeg/tokenizer/interface/tokenizer.h"
+#include "libmeg/tokenizer/interface/tokenizer_options.h"
 #include "libmeg/tokenizer/models/internal/bpe/bpe_model.h"
 #include "libmeg/tokenizer/models/internal/bpe/fast/merge_table.h"
-#include "libmeg/tokenizer/registry/open_tokenizer.h"
 
 namespace meg::tokenizer {
 

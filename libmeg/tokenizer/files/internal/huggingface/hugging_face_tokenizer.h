@@ -11,8 +11,8 @@
 #include "libmeg/base/cpu.h"
 #include "libmeg/tokenizer/files/internal/huggingface/tokenizer_json.h"
 #include "libmeg/tokenizer/interface/tokenizer.h"
+#include "libmeg/tokenizer/interface/tokenizer_options.h"
 #include "libmeg/tokenizer/models/internal/bpe/fast/merge_table.h"
-#include "libmeg/tokenizer/registry/open_tokenizer.h"
 #include "libmeg/tokenizer/words/internal/word_split.h"
 
 namespace meg::tokenizer {

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "libmeg/tokenizer/interface/tokenizer.h"
-#include "libmeg/tokenizer/registry/open_tokenizer.h"
+#include "libmeg/tokenizer/interface/tokenizer_options.h"
 
 namespace meg::tokenizer {
 

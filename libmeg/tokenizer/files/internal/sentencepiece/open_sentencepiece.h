@@ -3,7 +3,8 @@
 #include <memory>
 
 #include "libmeg/base/result.h"
-#include "libmeg/tokenizer/registry/open_tokenizer.h"
+#include "libmeg/tokenizer/interface/tokenizer.h"
+#include "libmeg/tokenizer/interface/tokenizer_options.h"
 
 namespace meg::tokenizer::sentencepiece {
 
