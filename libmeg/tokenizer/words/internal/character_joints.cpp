@@ -74,37 +74,11 @@ CharacterJoints::Filter::Filter(std::span<const uint64_t> keys) {
   }
 }
 
-CharacterJoints::CharacterJoints(std::span<const std::string_view> tokens) {
+CharacterJoints::CharacterJoints(std::span<const std::string_view> tokens,
+                                 std::span<const std::string_view> unmerged)
+    : cuts_(true) {
   std::vector<Joint> joints;
   for (const std::string_view token : tokens) add_joints(token, joints);
-  keep(std::move(joints));
-}
-
-CharacterJoints::CharacterJoints(const BpeModel& model, const MergedSize& merged_size) {
-  if (model.merges_characters()) return;
-  std::vector<Joint> joints;
-  std::vector<uint64_t> alone;
-  for (const std::string_view token : model.token_texts()) {
-    add_joints(token, joints);
-    const bool has_lead = std::any_of(token.begin(), token.end(), is_lead);
-    // A token that merging gives as well crosses no border that is cut. Others are found only as
-    // whole words.
-    if (!has_lead || !model.whole_word(token) || merged_size(token) == 1) continue;
-    add_word_alone(token, alone);
-  }
-  words_alone_ = Filter(alone);
-  keep(std::move(joints));
-  for (const uint64_t key : alone) {
-    for (uint64_t left = key; left != 0; left >>= 8 * kCharacterBytes) {
-      Sides& sides = sides_[character_number(left)];
-      sides.ends |= kAlone;
-      sides.begins |= kAlone;
-    }
-  }
-}
-
-void CharacterJoints::keep(std::vector<Joint> joints) {
-  cuts_ = true;
   const auto is_pair = [](const Joint& joint) {
     return joint.before + joint.after == 2 * kCharacterBytes;
   };
@@ -112,6 +86,16 @@ void CharacterJoints::keep(std::vector<Joint> joints) {
   pairs_ = filter_of({joints.begin(), parts});
   parts_ = filter_of({parts, joints.end()});
   sides_ = sides_of({parts, joints.end()});
+  std::vector<uint64_t> alone;
+  for (const std::string_view word : unmerged) add_word_alone(word, alone);
+  words_alone_ = Filter(alone);
+  for (const uint64_t key : alone) {
+    for (uint64_t left = key; left != 0; left >>= 8 * kCharacterBytes) {
+      Sides& sides = sides_[character_number(left)];
+      sides.ends |= kAlone;
+      sides.begins |= kAlone;
+    }
+  }
 }
 
 CharacterJoints::Filter CharacterJoints::filter_of(std::span<const Joint> joints) {

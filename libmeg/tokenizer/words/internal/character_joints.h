@@ -2,12 +2,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <string_view>
 #include <vector>
-
-#include "libmeg/tokenizer/models/internal/bpe/bpe_model.h"
 
 namespace meg::tokenizer::fast {
 
@@ -22,17 +19,13 @@ namespace meg::tokenizer::fast {
 /// Immutable; shared between threads.
 class CharacterJoints {
  public:
-  /// The number of ids that merging gives bytes.
-  using MergedSize = std::function<size_t(std::string_view bytes)>;
-
   /// Cuts nothing.
   CharacterJoints() = default;
 
-  /// tokens: all that merging can give, at the end or on the way.
-  explicit CharacterJoints(std::span<const std::string_view> tokens);
-
-  /// Takes a model that merges bytes; for others nothing is cut.
-  CharacterJoints(const BpeModel& model, const MergedSize& merged_size);
+  /// tokens: all that merging can give, at the end or on the way. unmerged: words that are tokens
+  /// although merging would not give them.
+  explicit CharacterJoints(std::span<const std::string_view> tokens,
+                           std::span<const std::string_view> unmerged = {});
 
   /// Whether there is anything for cut() to find.
   bool cuts() const { return cuts_; }
@@ -84,7 +77,6 @@ class CharacterJoints {
 
   static constexpr uint16_t kAlone = 1U << 15;
 
-  void keep(std::vector<Joint> joints);
   static void add_joints(std::string_view token, std::vector<Joint>& joints);
   static void add_word_alone(std::string_view token, std::vector<uint64_t>& keys);
   static Filter filter_of(std::span<const Joint> joints);

@@ -36,10 +36,13 @@ Result<MergeTable> MergeTable::build(const BpeModel& model) {
     table.token_ids_.push_back(model.token_id(piece));
     table.byte_lengths_.push_back(static_cast<uint32_t>(model.piece_bytes(piece).size()));
   }
-  WordMerger merger(table);
-  table.joints_ = CharacterJoints(
-      model, [&merger](std::string_view bytes) { return merger.merge(bytes).size(); });
   table.unmerged_words_ = table.find_unmerged_words(model, is_merged);
+  if (!model.merges_characters()) {
+    std::vector<std::string_view> unmerged;
+    for (const WholeWords::Word& word : table.unmerged_words_.words())
+      unmerged.push_back(word.text);
+    table.joints_ = CharacterJoints(model.token_texts(), unmerged);
+  }
   return table;
 }
 
