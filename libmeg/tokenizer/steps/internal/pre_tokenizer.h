@@ -9,6 +9,7 @@
 #include "libmeg/base/result.h"
 #include "libmeg/tokenizer/json/internal/json_part.h"
 #include "libmeg/tokenizer/regex/internal/regex_matcher.h"
+#include "libmeg/tokenizer/words/internal/metaspace_scan.h"
 #include "libmeg/tokenizer/words/internal/pattern_scan.h"
 
 namespace meg::tokenizer {
@@ -41,7 +42,7 @@ Status split_text(const SplitStep& step, std::string_view text,
 struct Metaspace {
   enum class Prepend { kNever, kFirst, kAlways };
 
-  std::string replacement = "\xE2\x96\x81";
+  std::string replacement{kSpaceSymbol};
   Prepend prepend = Prepend::kAlways;
   bool split = true;
 

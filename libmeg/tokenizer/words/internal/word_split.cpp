@@ -1,10 +1,12 @@
 #include "libmeg/tokenizer/words/internal/word_split.h"
 
+#include "libmeg/tokenizer/words/internal/metaspace_scan.h"
+
 namespace meg::tokenizer::fast {
 
 WordSplit::WordSplit(const std::vector<std::string_view>& pieces, SpaceMark mark)
     : mark_(mark), joints_(pieces) {
-  const std::string_view space = mark == SpaceMark::kSpace ? " " : "\xE2\x96\x81";
+  const std::string_view space = mark == SpaceMark::kSpace ? " " : kSpaceSymbol;
   for (const std::string_view piece : pieces) {
     for (size_t i = 1; i < piece.size(); ++i) {
       const bool after_mark = piece.substr(0, i).ends_with(space);

@@ -34,6 +34,20 @@ AddedTokenFinder finder_of(const TokenizerJson& file, bool normalized) {
   return AddedTokenFinder(std::move(tokens), file.splits_special_tokens);
 }
 
+/// Whether a merge joins another character to a space symbol after it, or the model has no such
+/// symbol. If not, cutting in front of each symbol changes nothing: no word's result depends on the
+/// words around it, and words can be remembered one by one. A model whose space symbol is no piece
+/// of its own starts from its bytes, of which merges could cross too.
+bool merges_cross_spaces(const BpeModel& model) {
+  std::vector<int32_t> start;
+  model.start_pieces(kSpaceSymbol, start);
+  if (start.size() != 1 || model.piece_bytes(start[0]) != kSpaceSymbol) return true;
+  return std::any_of(model.merges().begin(), model.merges().end(), [&](const auto& merge) {
+    return model.piece_bytes(merge.right).starts_with(kSpaceSymbol) &&
+           !model.piece_bytes(merge.left).ends_with(kSpaceSymbol);
+  });
+}
+
 /// Where a model of characters may be cut into words that merge for themselves.
 fast::WordScanner metaspace_scanner(const TokenizerJson& file) {
   const std::optional<Metaspace>& metaspace = file.pre_tokenizer.metaspace;
@@ -43,7 +57,7 @@ fast::WordScanner metaspace_scanner(const TokenizerJson& file) {
   // Where no merge goes across a space mark, words before and after it merge apart, and each is
   // found in the cache. Else the whole text is one word, as where it may be a token that is not
   // merged.
-  const bool is_one = !file.bpe || merges_cross_metaspace(*file.bpe) ||
+  const bool is_one = !file.bpe || merges_cross_spaces(*file.bpe) ||
                       !file.bpe->whole_words().empty() || file.bpe->marks_word_borders();
   return is_one ? fast::scan_one_word : scan_metaspace_runs;
 }
@@ -82,7 +96,7 @@ Result<std::function<size_t(std::string_view)>> reference_words(const TokenizerJ
     return std::function<size_t(std::string_view)>(
         [](std::string_view text) { return text.size(); });
   }
-  const std::string pattern = splits ? "\\p{Any}[^\xE2\x96\x81]*" : words;
+  const std::string pattern = splits ? fmt::format("\\p{{Any}}[^{}]*", kSpaceSymbol) : words;
   MEG_ASSIGN_OR_RETURN(const RegexMatcher matcher, RegexMatcher::compile(pattern, "pattern"));
   return std::function<size_t(std::string_view)>([matcher](std::string_view text) {
     const auto found = *matcher.find(text, 0);
@@ -244,10 +258,9 @@ void HuggingFaceTokenizer::collect_tokens() {
       bytes = file_.words              ? file_.words->token_bytes(text)
               : rewritten.contains(id) ? std::string(text)
                                        : std::string(file_.bpe->token_bytes(id).value_or(text));
-      constexpr std::string_view kSpace = "\xE2\x96\x81";
-      for (size_t at = 0; !in_alphabet && (at = bytes.find(kSpace, at)) != std::string::npos;
+      for (size_t at = 0; !in_alphabet && (at = bytes.find(kSpaceSymbol, at)) != std::string::npos;
            ++at) {
-        bytes.replace(at, kSpace.size(), " ");
+        bytes.replace(at, kSpaceSymbol.size(), " ");
       }
     }
     ids_.push_back(id);

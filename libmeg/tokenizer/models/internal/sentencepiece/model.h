@@ -15,11 +15,9 @@
 #include "libmeg/tokenizer/models/internal/sentencepiece/charsmap.h"
 #include "libmeg/tokenizer/models/internal/sentencepiece/model_file.h"
 #include "libmeg/tokenizer/models/internal/sentencepiece/normalizing_step.h"
+#include "libmeg/tokenizer/words/internal/metaspace_scan.h"
 
 namespace meg::tokenizer::sentencepiece {
-
-/// U+2581, which stands for a space in pieces and in normalized texts.
-inline constexpr std::string_view kSpaceSymbol = "\xE2\x96\x81";
 
 /// Bytes of the character that begins at `lead` in valid UTF-8.
 inline size_t character_size(char lead) {
