@@ -2,8 +2,8 @@
 """Checks the order of libmeg's components.
 
 A component (a folder of libmeg/) includes only itself and the components that ORDER names for it; nothing
-includes a file of another component's `internal` folder; the folders of checkpoint/ have an order of their
-own; no LibTorch or CUDA header is included above the LibTorch boundary; nothing in libmeg/ includes tools/
+includes a file of another component's `internal` folder; the folders of checkpoint/ and tokenizer/ have an
+order of their own; no LibTorch or CUDA header is included above the LibTorch boundary; nothing in libmeg/ includes tools/
 or tests/; each file is in the namespace of its component. Prints each offence, exits 1 if there is any.
 """
 
@@ -39,17 +39,34 @@ ORDER = {
     "app": "base text megatron model tokenizer dataset checkpoint libtorch parallel nn",
 }
 BELOW_THE_BOUNDARY = {"libtorch", "parallel", "nn", "train", "generation", "evaluation", "app"}
-# The folders of checkpoint: what each may include of its component besides itself.
-CHECKPOINT = {
-    "state": "",
-    "container": "state",
-    "transfer": "state container",
-    "dialects": "state container transfer",
-    "convert": "state container transfer dialects",
-    "training": "state container transfer dialects convert",
-    "inspect": "state container transfer dialects",
-    "verify": "state container transfer dialects",
+# The folders of a component that have an order of their own: what each may include of it besides itself.
+FOLDERS = {
+    "checkpoint": {
+        "state": "",
+        "container": "state",
+        "transfer": "state container",
+        "dialects": "state container transfer",
+        "convert": "state container transfer dialects",
+        "training": "state container transfer dialects convert",
+        "inspect": "state container transfer dialects",
+        "verify": "state container transfer dialects",
+    },
+    "tokenizer": {
+        "interface": "",
+        "unicode": "",
+        "json": "",
+        "regex": "unicode",
+        "words": "unicode",
+        "models": "interface unicode json words",
+        "steps": "interface unicode json regex words models",
+        "files": "interface json words models steps",
+        "registry": "interface json words models files",
+        "training": "json words models steps",
+        "inspect": "interface json words models steps files",
+    },
 }
+# The folders of tokenizer that have public headers. In all of them `internal` stands directly below the folder.
+TOKENIZER_FACE = {"interface", "registry", "training", "inspect"}
 TORCH = re.compile(r"^(ATen|c10|torch|gloo|nccl)")
 CUDA = re.compile(r"^(cuda|cublas|cudnn)")
 INCLUDE = re.compile(r'^\s*#\s*include\s*(<[^>]+>|"[^"]+")')
@@ -81,8 +98,21 @@ def offence(where, target):
             return "internal headers are their component's own"
         if component == "preprocess" and parts[1] == "tokenizer" and parts[2] != "interface":
             return "preprocess sees only tokenizer's interface, never how tokens are made"
-    elif component == "checkpoint" and parts[2] not in (where[2], *CHECKPOINT[where[2]].split()):
-        return f"checkpoint/{where[2]} may not include checkpoint/{parts[2]}"
+    elif component in FOLDERS and parts[2] not in (where[2], *FOLDERS[component][where[2]].split()):
+        return f"{component}/{where[2]} may not include {component}/{parts[2]}"
+    return None
+
+
+def wrong_folder(parts):
+    """What is wrong with where a file of libmeg/ lies, or None."""
+    component = parts[1]
+    if component not in ORDER:
+        return f"unknown component {component}"
+    if component in FOLDERS and (len(parts) == 3 or parts[2] not in FOLDERS[component]):
+        return f"expected in one of the folders {', '.join(FOLDERS[component])} of {component}"
+    if component == "tokenizer" and parts[-1].endswith(".h") and parts[3] != "internal":
+        if "internal" in parts or parts[2] not in TOKENIZER_FACE:
+            return f"expected in tokenizer/{parts[2]}/internal"
     return None
 
 
@@ -104,8 +134,9 @@ def check(root):
             where = path.relative_to(root)
             text = path.read_text()
             if folder == "libmeg":
-                if where.parts[1] not in ORDER:
-                    found.append(f"{where}: unknown component {where.parts[1]}")
+                problem = wrong_folder(where.parts)
+                if problem:
+                    found.append(f"{where}: {problem}")
                     continue
                 problem = wrong_namespace(where.parts[1], text)
                 if problem:
