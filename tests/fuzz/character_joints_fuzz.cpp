@@ -15,7 +15,7 @@
 #include "libmeg/tokenizer/models/internal/bpe/rank_model_builder.h"
 #include "libmeg/tokenizer/models/internal/bpe/reference/reference_encoder.h"
 #include "libmeg/tokenizer/words/internal/reference/gpt2_pretokenizer.h"
-#include "libmeg/tokenizer/words/internal/word_scan.h"
+#include "libmeg/tokenizer/words/internal/vector_functions.h"
 #include "tests/fuzz/fuzz_check.h"
 
 namespace {
@@ -89,8 +89,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto reference = tokenizer::reference::new_reference_encoder(
       *model, meg::DType::kInt32, tokenizer::reference::first_word_size);
   const meg::InstructionSet set = meg::best_instruction_set();
-  const auto fast = tokenizer::fast::new_fast_encoder(*model, *table, meg::DType::kInt32,
-                                                      tokenizer::fast::word_scanner(set), set);
+  const auto fast = tokenizer::fast::new_fast_encoder(
+      *model, *table, meg::DType::kInt32, tokenizer::fast::vector_functions(set).scan_words, set);
   const std::vector<int32_t> expected = encoded(*reference, text);
   MEG_FUZZ_CHECK(encoded(*fast, text) == expected);
   MEG_FUZZ_CHECK(encoded(*fast, text) == expected);  // from its caches

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "libmeg/text/utf8.h"
+#include "libmeg/tokenizer/words/internal/vector_functions.h"
 
 namespace meg::tokenizer {
 namespace {
@@ -40,7 +41,7 @@ class CharacterScanTest : public testing::TestWithParam<InstructionSet> {
   }
 
   const CharacterSet set_{is_in};
-  const CharacterScan scan_ = character_scan(GetParam());
+  const CharacterScan scan_ = fast::vector_functions(GetParam()).scan_characters;
 };
 
 TEST_P(CharacterScanTest, FindsEveryCodePoint) {

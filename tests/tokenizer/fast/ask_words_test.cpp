@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "libmeg/text/text_padding.h"
+#include "libmeg/tokenizer/words/internal/vector_functions.h"
 #include "libmeg/tokenizer/words/internal/word_cache.h"
 
 namespace meg::tokenizer::fast {
@@ -31,7 +32,7 @@ std::vector<std::string> random_words(std::mt19937& random, size_t count, size_t
 }
 
 TEST(AskWords, GivesTheKeysAndSetsOfWordsAlone) {
-  const AskWords ask = words_asker(best_instruction_set());
+  const AskWords ask = vector_functions(best_instruction_set()).ask_words;
   if (ask == nullptr) GTEST_SKIP() << "this processor asks for one word at a time";
   const AsciiCache ascii;
   const WideCache wide;

@@ -16,7 +16,7 @@
 #include "libmeg/tokenizer/models/internal/bpe/rank_model_builder.h"
 #include "libmeg/tokenizer/models/internal/bpe/reference/reference_encoder.h"
 #include "libmeg/tokenizer/words/internal/reference/gpt2_pretokenizer.h"
-#include "libmeg/tokenizer/words/internal/word_scan.h"
+#include "libmeg/tokenizer/words/internal/vector_functions.h"
 
 namespace meg::tokenizer::fast {
 namespace {
@@ -80,7 +80,7 @@ std::set<uint32_t> starts(const std::string& text, InstructionSet set,
   std::set<uint32_t> all;
   while (scan.position < scan.end) {
     const auto base = static_cast<uint32_t>(scan.position - padded.data());
-    const size_t count = word_scanner(set)(scan, found.data());
+    const size_t count = vector_functions(set).scan_words(scan, found.data());
     for (size_t i = 0; i < count; ++i) all.insert(base + found[i]);
   }
   return all;
@@ -111,7 +111,8 @@ TEST(CharacterJoints, GiveTheIdsOfWholeWords) {
     // Every set in turn, from the weakest one to the best one of this processor.
     const auto set =
         static_cast<InstructionSet>(round % (static_cast<int>(best_instruction_set()) + 1));
-    const auto fast = new_fast_encoder(model, *table, DType::kInt32, word_scanner(set), set);
+    const auto fast =
+        new_fast_encoder(model, *table, DType::kInt32, vector_functions(set).scan_words, set);
     const auto plain = tokenizer::reference::new_reference_encoder(
         model, DType::kInt32, tokenizer::reference::first_word_size);
     for (int i = 0; i < 30; ++i) {

@@ -11,6 +11,7 @@
 #include "libmeg/text/utf8.h"
 #include "libmeg/tokenizer/interface/tokenizer.h"
 #include "libmeg/tokenizer/words/internal/reference/gpt2_pretokenizer.h"
+#include "libmeg/tokenizer/words/internal/vector_functions.h"
 
 namespace meg::tokenizer::fast {
 namespace {
@@ -32,7 +33,7 @@ class WordScan : public testing::TestWithParam<InstructionSet> {
     std::vector<size_t> all;
     while (scan.position < scan.end) {
       const auto base = static_cast<size_t>(scan.position - padded.data());
-      const size_t count = word_scanner(GetParam())(scan, found.data());
+      const size_t count = vector_functions(GetParam()).scan_words(scan, found.data());
       for (size_t i = 0; i < count; ++i) all.push_back(base + found[i]);
     }
     return all;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "libmeg/text/text_padding.h"
+#include "libmeg/tokenizer/words/internal/vector_functions.h"
 
 namespace meg::tokenizer::fast {
 namespace {
@@ -138,10 +139,11 @@ TEST(WordSplit, CutsWhereNoPieceHasBothNeighbours) {
     }
     const auto characters = random_characters(random, round < 80 ? random() % 200 : 12000);
     const std::string text = joined(characters);
-    const std::set<size_t> words = starts_of(scan_split_portable, split, text);
+    const std::set<size_t> words =
+        starts_of(vector_functions(InstructionSet::kPortable).scan_split, split, text);
     for (const InstructionSet set : {InstructionSet::kAvx2, InstructionSet::kAvx512}) {
       if (set > best_instruction_set()) continue;
-      EXPECT_EQ(starts_of(split_scanner(set), split, text), words);
+      EXPECT_EQ(starts_of(vector_functions(set).scan_split, split, text), words);
     }
     std::set<size_t> borders;
     size_t at = 0;

@@ -12,6 +12,7 @@
 #include "libmeg/tokenizer/json/internal/base64.h"
 #include "libmeg/tokenizer/models/internal/sentencepiece/charsmap.h"
 #include "libmeg/tokenizer/unicode/internal/grapheme_class.h"
+#include "libmeg/tokenizer/words/internal/plain_characters.h"
 
 namespace meg::tokenizer {
 namespace {
@@ -101,7 +102,8 @@ class Precompiled : public Normalizer {
   explicit Precompiled(Charsmap rules) : rules_(std::move(rules)) {
     std::vector<uint8_t> character_rules = rules_.character_rules();
     for (char32_t c = 0; c < character_rules.size(); ++c) {
-      is_alone_.push_back((character_rules[c] & Charsmap::kChanges) == 0 && is_grapheme(c));
+      is_alone_.push_back((character_rules[c] & fast::PlainCharacters::kChanges) == 0 &&
+                          is_grapheme(c));
     }
   }
 

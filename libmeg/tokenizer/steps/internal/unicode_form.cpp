@@ -15,6 +15,7 @@
 #include "libmeg/text/utf8.h"
 #include "libmeg/tokenizer/unicode/internal/normalization_class.h"
 #include "libmeg/tokenizer/words/internal/character_scan.h"
+#include "libmeg/tokenizer/words/internal/vector_functions.h"
 
 namespace meg::tokenizer {
 namespace {
@@ -157,7 +158,7 @@ class Form {
   const utf8proc_option_t options_;
   const std::vector<uint8_t> kinds_;  // by code point
   const CharacterSet stable_;  // no kind: they stay as they are, and a part may end before them
-  const CharacterScan scan_ = character_scan(best_instruction_set());
+  const CharacterScan scan_ = fast::vector_functions(best_instruction_set()).scan_characters;
 };
 
 /// NFC, NFD, NFKC or NFKD.

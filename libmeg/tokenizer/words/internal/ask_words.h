@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <string_view>
 
-#include "libmeg/base/cpu.h"
 #include "libmeg/tokenizer/words/internal/word_key.h"
 
 namespace meg::tokenizer::fast {
@@ -24,14 +23,7 @@ using AskWords = size_t (*)(const char* base, const uint32_t* starts, size_t cou
                             const SetTable& ascii, const SetTable& wide, WordKey<16>* keys,
                             const void** sets);
 
-size_t ask_words_avx512(const char* base, const uint32_t* starts, size_t count,
-                        const SetTable& ascii, const SetTable& wide, WordKey<16>* keys,
-                        const void** sets);
-
-/// nullptr where one word at a time is the fastest way.
-AskWords words_asker(InstructionSet set);
-
-/// Does it for all words, longer ones too, whose keys no word has. ask: from words_asker().
+/// Does it for all words, longer ones too, whose keys no word has. ask: VectorFunctions::ask_words.
 /// ask_one(word, key): does it for one word, and returns where its set begins; that of a longer
 /// word is never looked at.
 template <class AskOne>

@@ -5,7 +5,6 @@
 #include <string_view>
 #include <vector>
 
-#include "libmeg/base/cpu.h"
 #include "libmeg/tokenizer/words/internal/character_sets.h"
 
 namespace meg::tokenizer {
@@ -42,12 +41,5 @@ class CharacterSet {
 /// Where the first character that a set lacks begins, from `at` on, where a character begins; the
 /// size of the text if there is none. text: UTF-8; no byte outside it is read.
 using CharacterScan = size_t (*)(const CharacterSet& set, std::string_view text, size_t at);
-
-size_t scan_characters_portable(const CharacterSet& set, std::string_view text, size_t at);
-size_t scan_characters_avx2(const CharacterSet& set, std::string_view text, size_t at);
-size_t scan_characters_avx512(const CharacterSet& set, std::string_view text, size_t at);
-
-/// On processors other than x86-64 always the portable one.
-CharacterScan character_scan(InstructionSet set);
 
 }  // namespace meg::tokenizer

@@ -26,6 +26,12 @@ size_t scan(fast::WordScan& scan, uint32_t* starts, bool runs) {
 
 }  // namespace
 
+size_t scan_one_word(fast::WordScan& words, uint32_t* starts) {
+  starts[0] = 0;
+  words.position = words.end;
+  return 1;
+}
+
 size_t scan_metaspace_each(fast::WordScan& words, uint32_t* starts) {
   return scan(words, starts, false);
 }

@@ -53,9 +53,10 @@ inline constexpr size_t kTekkenForm = 5;
 inline constexpr size_t kMegatronV1Form = 6;
 inline constexpr size_t kQwen35Form = 7;
 
-// After these: DeepSeekWords, DigitsWords, and GPT-2's pattern, which has scanners of its own.
+// After these: DeepSeekWords, DigitsWords, and GPT-2's pattern by the classes of character_class.h.
 inline constexpr size_t kDeepSeekForm = std::size(kPatternForms);
 inline constexpr size_t kDigitsForm = kDeepSeekForm + 1;
 inline constexpr size_t kGpt2Form = kDigitsForm + 1;
+inline constexpr size_t kPatterns = kGpt2Form + 1;
 
 }  // namespace meg::tokenizer

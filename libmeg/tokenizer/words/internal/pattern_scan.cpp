@@ -5,7 +5,7 @@
 #include <iterator>
 
 #include "libmeg/tokenizer/words/internal/pattern_form.h"
-#include "libmeg/tokenizer/words/internal/pattern_scanners.h"
+#include "libmeg/tokenizer/words/internal/vector_functions.h"
 
 namespace meg::tokenizer {
 namespace {
@@ -82,17 +82,6 @@ const KnownPattern* find_pattern(std::string_view KnownPattern::*member, std::st
   return found == std::end(kPatterns) ? nullptr : found;
 }
 
-fast::WordScanner scanner_of_form(size_t form, InstructionSet set) {
-  if (form == kGpt2Form) return fast::word_scanner(set, fast::ClassesOf::kTokenizers);
-#if defined(__x86_64__)
-  if (set == InstructionSet::kAvx512) return pattern_scanner_avx512(form);
-  if (set == InstructionSet::kAvx2) return pattern_scanner_avx2(form);
-#else
-  static_cast<void>(set);
-#endif
-  return pattern_scanner_portable(form);
-}
-
 /// Some files, such as DeepSeek's, have line ends as they are, others escape them.
 std::string with_escaped_newlines(std::string_view regex) {
   std::string escaped;
@@ -109,11 +98,11 @@ std::string with_escaped_newlines(std::string_view regex) {
 }  // namespace
 
 fast::WordScanner KnownPattern::scanner(InstructionSet set) const {
-  return scanner_of_form(form, set);
+  return fast::vector_functions(set).scan_pattern[form];
 }
 
 fast::WordScanner KnownSequence::scanner(InstructionSet set) const {
-  return scanner_of_form(form, set);
+  return fast::vector_functions(set).scan_pattern[form];
 }
 
 const KnownPattern* find_known_pattern(std::string_view regex) {

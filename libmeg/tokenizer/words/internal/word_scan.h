@@ -4,8 +4,6 @@
 #include <cstdint>
 #include <string_view>
 
-#include "libmeg/base/cpu.h"
-
 namespace meg::tokenizer::fast {
 
 /// Maximum number of bytes that one call of a scanner processes, and thus also of starts that it
@@ -34,7 +32,7 @@ struct WordScan {
   /// whose end is unknown.
   const CharacterJoints* joints = nullptr;
 
-  const WordSplit* split = nullptr;  ///< for split_scanner()
+  const WordSplit* split = nullptr;  ///< for VectorFunctions::scan_split
 
   /// What the scanner keeps of the bytes before position, 0 at the start of the text: GPT-2's keeps
   /// the class of the character there, one of the bits below.
@@ -56,23 +54,5 @@ struct WordScan {
 /// kScanRoom entries. Returns their number. The text's first byte always starts a word. Text that
 /// is not UTF-8 gives some words or other, and no byte outside the text plus 64 is read.
 using WordScanner = size_t (*)(WordScan& scan, uint32_t* starts);
-
-size_t scan_words_portable(WordScan& scan, uint32_t* starts);
-size_t scan_words_avx2(WordScan& scan, uint32_t* starts);
-size_t scan_words_avx512(WordScan& scan, uint32_t* starts);
-
-// The same with the classes of character_class.h.
-size_t scan_tokenizers_words_portable(WordScan& scan, uint32_t* starts);
-size_t scan_tokenizers_words_avx2(WordScan& scan, uint32_t* starts);
-size_t scan_tokenizers_words_avx512(WordScan& scan, uint32_t* starts);
-
-/// The classes of characters used for GPT-2's pattern.
-enum class ClassesOf { kRegex, kTokenizers };
-
-/// GPT-2's scanner for `set`; on processors other than x86-64 always the portable one.
-WordScanner word_scanner(InstructionSet set, ClassesOf classes = ClassesOf::kRegex);
-
-/// The whole text is one word: for texts that were split before.
-size_t scan_one_word(WordScan& scan, uint32_t* starts);
 
 }  // namespace meg::tokenizer::fast

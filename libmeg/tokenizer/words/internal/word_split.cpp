@@ -24,14 +24,4 @@ WordSplit::WordSplit(const std::vector<std::string_view>& pieces, SpaceMark mark
   }
 }
 
-WordScanner split_scanner(InstructionSet set) {
-#if defined(__x86_64__)
-  if (set == InstructionSet::kAvx512) return scan_split_avx512;
-  if (set == InstructionSet::kAvx2) return scan_split_avx2;
-#else
-  static_cast<void>(set);
-#endif
-  return scan_split_portable;
-}
-
 }  // namespace meg::tokenizer::fast

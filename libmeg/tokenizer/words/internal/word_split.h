@@ -6,7 +6,6 @@
 #include <string_view>
 #include <vector>
 
-#include "libmeg/base/cpu.h"
 #include "libmeg/tokenizer/words/internal/character_joints.h"
 #include "libmeg/tokenizer/words/internal/word_scan.h"
 
@@ -62,14 +61,5 @@ class WordSplit {
   bool cuts_after_marks_ = true;
   CharacterJoints joints_;
 };
-
-// Scanners of the words of scan.split, which must be set, each compiled for an instruction set.
-// They leave out cuts of CharacterJoints at the first bytes of a call.
-size_t scan_split_portable(WordScan& scan, uint32_t* starts);
-size_t scan_split_avx2(WordScan& scan, uint32_t* starts);
-size_t scan_split_avx512(WordScan& scan, uint32_t* starts);
-
-/// On processors other than x86-64 always the portable one.
-WordScanner split_scanner(InstructionSet set);
 
 }  // namespace meg::tokenizer::fast

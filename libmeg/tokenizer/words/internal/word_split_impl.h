@@ -101,6 +101,7 @@ inline size_t scan_split_at(WordScan& scan, uint32_t* starts) {
   return list_starts<Block>(begin, scan, words, starts);
 }
 
+/// Finds the words of scan.split, without cuts of CharacterJoints at the first bytes of a call.
 template <class Block>
 inline size_t scan_split(WordScan& scan, uint32_t* starts) {
   return scan.split->mark() == SpaceMark::kSpace

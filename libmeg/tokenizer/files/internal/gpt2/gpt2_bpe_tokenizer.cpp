@@ -7,6 +7,7 @@
 #include "libmeg/tokenizer/models/internal/bpe/reference/reference_encoder.h"
 #include "libmeg/tokenizer/steps/internal/pre_tokenizer.h"
 #include "libmeg/tokenizer/words/internal/reference/gpt2_pretokenizer.h"
+#include "libmeg/tokenizer/words/internal/vector_functions.h"
 
 namespace meg::tokenizer {
 
@@ -38,9 +39,10 @@ std::unique_ptr<TokenEncoder> GPT2BPETokenizer::new_text_encoder(DType dtype) co
   if (!merge_table_)
     return tokenizer::reference::new_reference_encoder(model_, dtype,
                                                        tokenizer::reference::first_word_size);
-  return tokenizer::fast::new_fast_encoder(model_, *merge_table_, dtype,
-                                           tokenizer::fast::word_scanner(options_.instruction_set),
-                                           options_.instruction_set);
+  return tokenizer::fast::new_fast_encoder(
+      model_, *merge_table_, dtype,
+      tokenizer::fast::vector_functions(options_.instruction_set).scan_words,
+      options_.instruction_set);
 }
 
 Result<std::string> GPT2BPETokenizer::decode_text(std::span<const int32_t> ids,

@@ -16,6 +16,7 @@
 #include "libmeg/tokenizer/models/internal/word_encoder.h"
 #include "libmeg/tokenizer/steps/internal/hugging_face_encoder.h"
 #include "libmeg/tokenizer/words/internal/metaspace_scan.h"
+#include "libmeg/tokenizer/words/internal/vector_functions.h"
 
 // A tokenizer.json as a tokenizer: added tokens are found first, the text between them is
 // normalized and cut into words, and the model turns words into ids. For every file there are two
@@ -52,14 +53,14 @@ bool merges_cross_spaces(const BpeModel& model) {
 fast::WordScanner metaspace_scanner(const TokenizerJson& file) {
   const std::optional<Metaspace>& metaspace = file.pre_tokenizer.metaspace;
   const bool is_default = !metaspace || metaspace->replacement == Metaspace().replacement;
-  if (!is_default) return metaspace->split ? nullptr : fast::scan_one_word;
+  if (!is_default) return metaspace->split ? nullptr : scan_one_word;
   if (metaspace && metaspace->split) return scan_metaspace_each;
   // Where no merge goes across a space mark, words before and after it merge apart, and each is
   // found in the cache. Else the whole text is one word, as where it may be a token that is not
   // merged.
   const bool is_one = !file.bpe || merges_cross_spaces(*file.bpe) ||
                       !file.bpe->whole_words().empty() || file.bpe->marks_word_borders();
-  return is_one ? fast::scan_one_word : scan_metaspace_runs;
+  return is_one ? scan_one_word : scan_metaspace_runs;
 }
 
 fast::WordScanner scanner_of(const TokenizerJson& file, InstructionSet set) {
@@ -68,7 +69,7 @@ fast::WordScanner scanner_of(const TokenizerJson& file, InstructionSet set) {
   const std::string& words = file.pre_tokenizer.words;
   if (!words.empty()) return find_known_pattern(words)->scanner(set);
   const bool is_cut = file.pre_tokenizer.byte_level || !file.pre_tokenizer.steps.empty();
-  if (is_cut && !file.pre_tokenizer.metaspace) return fast::scan_one_word;
+  if (is_cut && !file.pre_tokenizer.metaspace) return scan_one_word;
   return metaspace_scanner(file);
 }
 
@@ -229,7 +230,7 @@ Result<std::unique_ptr<HuggingFaceTokenizer>> HuggingFaceTokenizer::parse(std::s
   if (read.bpe) {
     MEG_ASSIGN_OR_RETURN(made->merge_table_, fast::MergeTable::build(*read.bpe));
     made->split_ = split_of(read);
-    if (made->split_) made->scan_ = fast::split_scanner(options.instruction_set);
+    if (made->split_) made->scan_ = fast::vector_functions(options.instruction_set).scan_split;
   }
   return made;
 }

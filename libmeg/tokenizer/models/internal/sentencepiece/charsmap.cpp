@@ -4,8 +4,11 @@
 
 #include "libmeg/base/bytes.h"
 #include "libmeg/text/utf8.h"
+#include "libmeg/tokenizer/words/internal/plain_characters.h"
 
 namespace meg::tokenizer::sentencepiece {
+
+using tokenizer::fast::PlainCharacters;
 
 namespace {
 
@@ -154,7 +157,7 @@ std::vector<uint8_t> Charsmap::character_rules() const {
   std::string bytes;
   for (char32_t character = 0; character < kRuledCharacters; ++character) {
     if (character >= 0xD800 && character < 0xE000) {
-      rules[character] |= kChanges;
+      rules[character] |= PlainCharacters::kChanges;
       continue;
     }
     if (units_.empty()) continue;
@@ -166,8 +169,8 @@ std::vector<uint8_t> Charsmap::character_rules() const {
       return !has_match && advance(at, static_cast<unsigned char>(byte), has_match);
     });
     const bool is_known = !has_match && (!is_begin || add_second_characters(at, rules, steps));
-    if (!is_known) rules[character] |= kChanges;
-    if (is_begin) rules[character] |= kBegins;
+    if (!is_known) rules[character] |= PlainCharacters::kChanges;
+    if (is_begin) rules[character] |= PlainCharacters::kBegins;
   }
   return rules;
 }
@@ -186,7 +189,7 @@ bool Charsmap::add_second_characters(size_t at, std::vector<uint8_t>& rules, siz
       size_t third = second;
       if (!advance(third, static_cast<unsigned char>(byte), has_match)) continue;
       if (lead < 0xE0) {
-        rules[(lead & 0x1F) << 6 | (byte & 0x3F)] |= kContinues;
+        rules[(lead & 0x1F) << 6 | (byte & 0x3F)] |= PlainCharacters::kContinues;
         continue;
       }
       if (has_match || steps == 0) return false;
@@ -194,7 +197,8 @@ bool Charsmap::add_second_characters(size_t at, std::vector<uint8_t>& rules, siz
       for (unsigned last = kFirst; last <= kLast; ++last) {
         size_t end = third;
         if (!advance(end, static_cast<unsigned char>(last), has_match)) continue;
-        rules[(lead & 0x0F) << 12 | (byte & 0x3F) << 6 | (last & 0x3F)] |= kContinues;
+        rules[(lead & 0x0F) << 12 | (byte & 0x3F) << 6 | (last & 0x3F)] |=
+            PlainCharacters::kContinues;
       }
     }
   }

@@ -34,12 +34,8 @@ class Charsmap {
   /// Whether an ASCII character becomes a space whatever follows it.
   bool becomes_space(char character) const;
 
-  // What character_rules() says about a character; combined with |.
-  static constexpr uint8_t kChanges = 1;    ///< it may change whatever follows it
-  static constexpr uint8_t kBegins = 2;     ///< it may change if one that kContinues follows it
-  static constexpr uint8_t kContinues = 4;  ///< it is the second one of a rule
-
-  /// By code point, below kRuledCharacters. A surrogate kChanges, and what is hard to tell.
+  /// What PlainCharacters has to know about each code point below kRuledCharacters. A surrogate
+  /// kChanges, and what is hard to tell.
   std::vector<uint8_t> character_rules() const;
 
   static constexpr char32_t kRuledCharacters = 0x10000;

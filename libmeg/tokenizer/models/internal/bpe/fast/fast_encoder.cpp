@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "libmeg/tokenizer/models/internal/bpe/fast/word_merger.h"
-#include "libmeg/tokenizer/words/internal/ask_words.h"
+#include "libmeg/tokenizer/words/internal/vector_functions.h"
 #include "libmeg/tokenizer/words/internal/word_caches.h"
 #include "libmeg/tokenizer/words/internal/word_scan.h"
 #include "libmeg/tokenizer/words/internal/word_split.h"
@@ -286,7 +286,7 @@ class FastEncoder : public TokenEncoder {
 std::unique_ptr<TokenEncoder> new_fast_encoder(const BpeModel& model, const MergeTable& table,
                                                DType dtype, WordScanner scan, InstructionSet set,
                                                const WordSplit* split) {
-  const AskWords ask_words = words_asker(set);
+  const AskWords ask_words = vector_functions(set).ask_words;
   if (dtype == DType::kUint16) {
     return std::make_unique<FastEncoder<uint16_t>>(model, table, scan, split, ask_words);
   }

@@ -13,7 +13,7 @@
 #include "libmeg/tokenizer/models/internal/sentencepiece/fast/text_normalizer.h"
 #include "libmeg/tokenizer/models/internal/sentencepiece/id_writer.h"
 #include "libmeg/tokenizer/models/internal/sentencepiece/unigram_scores.h"
-#include "libmeg/tokenizer/words/internal/ask_words.h"
+#include "libmeg/tokenizer/words/internal/vector_functions.h"
 #include "libmeg/tokenizer/words/internal/word_caches.h"
 
 namespace meg::tokenizer::sentencepiece::fast {
@@ -31,8 +31,8 @@ class FastEncoder : public TokenEncoder {
       : model_(model),
         form_(model.file().normalizer.escape_whitespaces),
         split_(split),
-        scan_(tokenizer::fast::split_scanner(best_instruction_set())),
-        ask_words_(tokenizer::fast::words_asker(best_instruction_set())),
+        scan_(tokenizer::fast::vector_functions(best_instruction_set()).scan_split),
+        ask_words_(tokenizer::fast::vector_functions(best_instruction_set()).ask_words),
         normalizer_(model, plain),
         segmenter_(table) {}
 

@@ -6,7 +6,7 @@
 
 #include "libmeg/tokenizer/interface/tokenizer.h"
 #include "libmeg/tokenizer/models/internal/sentencepiece/fast/merge_pairs.h"
-#include "libmeg/tokenizer/models/internal/sentencepiece/fast/plain_characters.h"
+#include "libmeg/tokenizer/models/internal/sentencepiece/fast/text_normalizer.h"
 #include "libmeg/tokenizer/models/internal/sentencepiece/fast/unigram.h"
 #include "libmeg/tokenizer/models/internal/sentencepiece/model.h"
 #include "libmeg/tokenizer/words/internal/word_split.h"
@@ -25,7 +25,7 @@ class FastModel {
 
  private:
   FastModel(const Model& model, tokenizer::fast::WordSplit split)
-      : model_(&model), plain_(model), split_(std::move(split)) {}
+      : model_(&model), plain_(plain_characters(model)), split_(std::move(split)) {}
 
   const Model* model_;
   PlainCharacters plain_;

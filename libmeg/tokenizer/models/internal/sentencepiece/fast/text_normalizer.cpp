@@ -2,17 +2,44 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
+#include <utility>
 
 #include "libmeg/text/text_padding.h"
+#include "libmeg/text/utf8.h"
+#include "libmeg/tokenizer/words/internal/vector_functions.h"
 
 namespace meg::tokenizer::sentencepiece::fast {
+
+PlainCharacters plain_characters(const Model& model) {
+  std::vector<uint8_t> rules = model.charsmap().character_rules();
+  const PieceTrie& symbols = model.user_symbols();
+  std::string bytes;
+  for (char32_t character = 0; !symbols.empty() && character < rules.size(); ++character) {
+    bytes.clear();
+    text::append_code_point(character, bytes);
+    const auto lead = static_cast<unsigned char>(bytes[0]);
+    if (symbols.first(lead) != PieceTrie::kNoNode) rules[character] |= PlainCharacters::kChanges;
+  }
+  // It becomes a space in SpaceForm.
+  if (model.file().normalizer.escape_whitespaces) {
+    rules[text::decode_code_point(kSpaceSymbol).code_point] |= PlainCharacters::kChanges;
+  }
+  constexpr std::string_view kControls = "\t\n\r";
+  const bool has_space_controls =
+      std::all_of(kControls.begin(), kControls.end(), [&](char control) {
+        return model.charsmap().becomes_space(control) &&
+               symbols.first(static_cast<unsigned char>(control)) == PieceTrie::kNoNode;
+      });
+  return {std::move(rules), has_space_controls};
+}
 
 TextNormalizer::TextNormalizer(const Model& model, const PlainCharacters& plain)
     : model_(model),
       spec_(model.file().normalizer),
       form_(spec_.escape_whitespaces),
       plain_(plain),
-      copy_plain_(plain_copier(best_instruction_set())),
+      copy_plain_(tokenizer::fast::vector_functions(best_instruction_set()).copy_plain),
       identity_(spec_.precompiled_charsmap.empty() && model.user_symbols().empty()) {}
 
 std::string_view TextNormalizer::normalize(std::string_view text) {
@@ -77,7 +104,7 @@ void TextNormalizer::normalize_rest(std::string_view text) {
   const char* at = text.data();
   const char* const end = at + text.size();
   while (at < end) {
-    NormalizingPlace place = {at, out_, after_space_};
+    tokenizer::fast::NormalizingPlace place = {at, out_, after_space_};
     copy_plain_(plain_, end, spec_.remove_extra_whitespaces, place);
     at = place.at;
     out_ = place.out;

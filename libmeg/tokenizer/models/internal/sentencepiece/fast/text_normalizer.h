@@ -4,12 +4,17 @@
 #include <string_view>
 #include <vector>
 
-#include "libmeg/tokenizer/models/internal/sentencepiece/fast/copy_plain.h"
-#include "libmeg/tokenizer/models/internal/sentencepiece/fast/plain_characters.h"
 #include "libmeg/tokenizer/models/internal/sentencepiece/fast/space_form.h"
 #include "libmeg/tokenizer/models/internal/sentencepiece/model.h"
+#include "libmeg/tokenizer/words/internal/copy_plain.h"
+#include "libmeg/tokenizer/words/internal/plain_characters.h"
 
 namespace meg::tokenizer::sentencepiece::fast {
+
+using tokenizer::fast::PlainCharacters;
+
+/// The characters of a text that the model's normalizing leaves as they are.
+PlainCharacters plain_characters(const Model& model);
 
 /// Normalizes texts as reference::normalize, into SpaceForm. Belongs to one thread; the model and
 /// its plain characters must outlive it.
@@ -36,7 +41,7 @@ class TextNormalizer {
   const NormalizerSpec& spec_;
   const SpaceForm form_;
   const PlainCharacters& plain_;
-  const CopyPlain copy_plain_;
+  const tokenizer::fast::CopyPlain copy_plain_;
   const bool identity_;  // no byte is changed but spaces
   std::vector<char> buffer_;
   char* out_ = nullptr;

@@ -1,3 +1,6 @@
+// Included by the source file of AVX-512 alone; everything here is static.
+#pragma once
+
 #include <immintrin.h>
 
 #include "libmeg/tokenizer/words/internal/ask_words.h"
@@ -8,7 +11,7 @@ namespace {
 constexpr size_t kWords = 4;  // whose keys are one register
 
 /// Where the sets of four hashes are, each of which is in two lanes.
-__m512i sets_of(__m512i hashes, const SetTable& table) {
+inline __m512i sets_of(__m512i hashes, const SetTable& table) {
   const __m512i offsets =
       _mm512_and_si512(_mm512_maskz_srl_epi64(0xff, hashes, _mm_cvtsi32_si128(table.shift)),
                        _mm512_set1_epi64(-static_cast<int64_t>(table.set_bytes)));
@@ -16,15 +19,15 @@ __m512i sets_of(__m512i hashes, const SetTable& table) {
 }
 
 /// The two halves of each key exchanged.
-__m512i exchanged(__m512i keys) { return _mm512_maskz_shuffle_epi32(0xffff, keys, _MM_PERM_BADC); }
+inline __m512i exchanged(__m512i keys) {
+  return _mm512_maskz_shuffle_epi32(0xffff, keys, _MM_PERM_BADC);
+}
 
-void prefetch(const void* set) { _mm_prefetch(static_cast<const char*>(set), _MM_HINT_T0); }
+inline void prefetch(const void* set) { _mm_prefetch(static_cast<const char*>(set), _MM_HINT_T0); }
 
-}  // namespace
-
-size_t ask_words_avx512(const char* base, const uint32_t* starts, size_t count,
-                        const SetTable& ascii, const SetTable& wide, WordKey<16>* keys,
-                        const void** sets) {
+inline size_t ask_words_avx512(const char* base, const uint32_t* starts, size_t count,
+                               const SetTable& ascii, const SetTable& wide, WordKey<16>* keys,
+                               const void** sets) {
   const __m128i one = _mm_set1_epi32(1);
   const auto k0 = static_cast<int64_t>(WordKey<16>::kMultipliers[0]);
   const auto k1 = static_cast<int64_t>(WordKey<16>::kMultipliers[1]);
@@ -62,4 +65,5 @@ size_t ask_words_avx512(const char* base, const uint32_t* starts, size_t count,
   return i;
 }
 
+}  // namespace
 }  // namespace meg::tokenizer::fast

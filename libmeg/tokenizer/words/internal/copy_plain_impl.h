@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <cstring>
 
-#include "libmeg/tokenizer/models/internal/sentencepiece/fast/copy_plain.h"
+#include "libmeg/tokenizer/words/internal/copy_plain.h"
 
-namespace meg::tokenizer::sentencepiece::fast {
+namespace meg::tokenizer::fast {
 namespace {
 
 constexpr size_t kBlockBytes = 64;
@@ -113,4 +113,4 @@ inline void copy_plain_by(const PlainCharacters& plain, const char* end, bool co
 }
 
 }  // namespace
-}  // namespace meg::tokenizer::sentencepiece::fast
+}  // namespace meg::tokenizer::fast

@@ -4,15 +4,20 @@
 #include <cstdint>
 #include <vector>
 
-#include "libmeg/tokenizer/models/internal/sentencepiece/model.h"
 #include "libmeg/tokenizer/words/internal/character_sets.h"
 
-namespace meg::tokenizer::sentencepiece::fast {
+namespace meg::tokenizer::fast {
 
 /// The characters of a text that normalizing leaves as they are. Immutable; shared between threads.
 class PlainCharacters {
  public:
-  explicit PlainCharacters(const Model& model);
+  // What a rule says about a character; combined with |.
+  static constexpr uint8_t kChanges = 1;    ///< it may change whatever follows it
+  static constexpr uint8_t kBegins = 2;     ///< it may change if one that kContinues follows it
+  static constexpr uint8_t kContinues = 4;  ///< it is the second one of a rule
+
+  /// rules: by code point, below U+10000. has_space_controls: see below.
+  PlainCharacters(std::vector<uint8_t> rules, bool has_space_controls);
 
   // Bytes of the character at `at`; 0 if it has to be looked up. 6 bytes from `at` on must be
   // readable, even if the text ends at `end` before.
@@ -22,8 +27,8 @@ class PlainCharacters {
     const Character character = decode(at);
     if (character.size == 0 || character.size > static_cast<size_t>(end - at)) return 0;
     const uint8_t rules = rules_[character.code_point];
-    if ((rules & Charsmap::kChanges) != 0) return 0;
-    if ((rules & Charsmap::kBegins) == 0) return character.size;
+    if ((rules & kChanges) != 0) return 0;
+    if ((rules & kBegins) == 0) return character.size;
     return may_continue(at + character.size, end) ? 0 : character.size;
   }
 
@@ -32,7 +37,7 @@ class PlainCharacters {
     const Character character = decode(at);
     if (character.size == 0 || character.size > static_cast<size_t>(end - at)) return 0;
     const uint8_t rules = rules_[character.code_point];
-    return (rules & (Charsmap::kChanges | Charsmap::kContinues)) == 0 ? character.size : 0;
+    return (rules & (kChanges | kContinues)) == 0 ? character.size : 0;
   }
 
   // Sets of characters for which size_alone() is not 0, or that become a space.
@@ -46,9 +51,9 @@ class PlainCharacters {
   /// Whether tabulator, line feed and carriage return become a space each, whatever follows them.
   bool has_space_controls() const { return has_space_controls_; }
 
-  const tokenizer::fast::TwoByteSet& two_byte_set() const { return two_byte_set_; }
+  const TwoByteSet& two_byte_set() const { return two_byte_set_; }
 
-  const tokenizer::fast::ThreeByteSet& three_byte_set() const { return three_byte_set_; }
+  const ThreeByteSet& three_byte_set() const { return three_byte_set_; }
 
  private:
   struct Character {
@@ -72,13 +77,13 @@ class PlainCharacters {
   bool may_continue(const char* at, const char* end) const {
     if (at == end || static_cast<signed char>(*at) >= 0) return false;
     const Character next = decode(at);
-    return next.size == 0 || (rules_[next.code_point] & Charsmap::kContinues) != 0;
+    return next.size == 0 || (rules_[next.code_point] & kContinues) != 0;
   }
 
-  std::vector<uint8_t> rules_;  // Charsmap::character_rules(), and what else changes a character
-  bool has_graphic_, has_ideographs_, has_space_controls_;
-  tokenizer::fast::TwoByteSet two_byte_set_;
-  tokenizer::fast::ThreeByteSet three_byte_set_;
+  std::vector<uint8_t> rules_;
+  bool has_space_controls_, has_graphic_, has_ideographs_;
+  TwoByteSet two_byte_set_;
+  ThreeByteSet three_byte_set_;
 };
 
-}  // namespace meg::tokenizer::sentencepiece::fast
+}  // namespace meg::tokenizer::fast
