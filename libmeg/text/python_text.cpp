@@ -8,7 +8,7 @@ namespace {
 /// The start of the last code point of UTF-8 text that is not empty.
 size_t last_code_point(std::string_view text) {
   size_t at = text.size() - 1;
-  while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) --at;
+  while (at > 0 && is_continuation(text[at])) --at;
   return at;
 }
 

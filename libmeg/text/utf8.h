@@ -20,6 +20,17 @@ struct DecodedCodePoint {
 /// Surrogates, overlong forms and values above U+10FFFF are not valid.
 DecodedCodePoint decode_code_point(std::string_view text);
 
+/// Whether a byte of UTF-8 is one after the first of a character.
+constexpr bool is_continuation(char byte) {
+  return (static_cast<unsigned char>(byte) & 0xC0) == 0x80;
+}
+
+/// The size of the character that begins with `lead` in valid UTF-8.
+constexpr size_t character_size(char lead) {
+  const auto byte = static_cast<unsigned char>(lead);
+  return byte < 0xC0 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
+}
+
 /// The size of `text` without an incomplete character at its end.
 size_t size_of_whole_characters(std::string_view text);
 

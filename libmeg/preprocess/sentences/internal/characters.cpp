@@ -35,7 +35,7 @@ uint8_t bits_of(char32_t code_point) {
 size_t begin_before(std::string_view text, size_t at) {
   do {
     --at;
-  } while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80);
+  } while (at > 0 && text::is_continuation(text[at]));
   return at;
 }
 

@@ -86,7 +86,7 @@ class UnigramModel::Segmenter : public WordSegmenter {
     size_t size = 0;
     for (size_t start = 0; start < word.size(); start += size) {
       const double here = best_[start].score;
-      size = sentencepiece::character_size(word[start]);
+      size = text::character_size(word[start]);
       bool has_character = false;
       uint32_t node = trie.first(static_cast<unsigned char>(word[start]));
       for (size_t end = start + 1; node != PieceTrie::kNoNode; ++end) {

@@ -21,7 +21,7 @@
 namespace meg::tokenizer {
 namespace {
 
-bool begins_character(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; }
+bool begins_character(char byte) { return !text::is_continuation(byte); }
 
 /// Appends each character of text as `change` has it.
 template <class Change>

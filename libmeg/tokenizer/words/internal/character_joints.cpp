@@ -6,6 +6,8 @@
 #include <cstring>
 #include <utility>
 
+#include "libmeg/text/utf8.h"
+
 namespace meg::tokenizer::fast {
 namespace {
 
@@ -16,18 +18,16 @@ bool is_lead(char byte) {
   return static_cast<unsigned char>(byte) >= kFirstLead && static_cast<unsigned char>(byte) < 0xF0;
 }
 
-bool is_continuation(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
-
 /// Whether `bytes` may be the end of a character, or all of it.
 bool ends_character(std::string_view bytes) {
   const bool is_whole = bytes.size() == kCharacterBytes;
   return (!is_whole || is_lead(bytes[0])) &&
-         std::all_of(bytes.begin() + (is_whole ? 1 : 0), bytes.end(), is_continuation);
+         std::all_of(bytes.begin() + (is_whole ? 1 : 0), bytes.end(), text::is_continuation);
 }
 
 /// Whether `bytes` may be the beginning of one, or all of it.
 bool begins_character(std::string_view bytes) {
-  return is_lead(bytes[0]) && std::all_of(bytes.begin() + 1, bytes.end(), is_continuation);
+  return is_lead(bytes[0]) && std::all_of(bytes.begin() + 1, bytes.end(), text::is_continuation);
 }
 
 uint64_t number_of(std::string_view bytes) {

@@ -86,8 +86,7 @@ Status Charsmap::check_units() const {
     return make_error(StatusCode::kCorruption, "unit {} of the trie leads outside of it", unit);
   };
   const auto starts_replacement = [&](uint32_t value) {
-    return value < replacements_.size() &&
-           (static_cast<unsigned char>(replacements_[value]) & 0xC0) != 0x80;
+    return value < replacements_.size() && !text::is_continuation(replacements_[value]);
   };
   if (label_of(units_[0]) != 0 || has_value(units_[0]) || offset_of(units_[0]) == 0) {
     return error(0);

@@ -19,12 +19,6 @@
 
 namespace meg::tokenizer::sentencepiece {
 
-/// Bytes of the character that begins at `lead` in valid UTF-8.
-inline size_t character_size(char lead) {
-  const auto byte = static_cast<unsigned char>(lead);
-  return byte < 0xC0 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
-}
-
 /// A model file with what all of its encoders look up. Immutable.
 class Model {
  public:

@@ -1,5 +1,6 @@
 #include "libmeg/tokenizer/models/internal/sentencepiece/fast/bpe.h"
 
+#include "libmeg/text/utf8.h"
 #include "libmeg/tokenizer/models/internal/sentencepiece/model.h"
 
 namespace meg::tokenizer::sentencepiece::fast {
@@ -32,7 +33,7 @@ void BpeSegmenter::split(std::string_view word) {
     if (size > 0) {
       parts_.push_back({static_cast<uint32_t>(symbol), static_cast<uint32_t>(size), true});
     } else {
-      size = character_size(word[0]);
+      size = text::character_size(word[0]);
       parts_.push_back(
           {pairs_.character(word.substr(0, size)), static_cast<uint32_t>(size), false});
     }

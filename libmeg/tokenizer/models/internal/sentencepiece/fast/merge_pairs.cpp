@@ -14,7 +14,7 @@ namespace {
 
 constexpr int32_t kNoId = -1;
 
-bool is_character(std::string_view text) { return text.size() == character_size(text[0]); }
+bool is_character(std::string_view text) { return text.size() == text::character_size(text[0]); }
 
 /// The rank of each piece: how many different scores are higher.
 std::vector<uint32_t> ranks_of(const std::vector<MergePairs::Piece>& pieces) {
@@ -50,7 +50,7 @@ MergePairs::MergePairs(const std::vector<Piece>& pieces, const std::vector<Piece
   size_t splits = 0;
   for (const Piece& piece : pieces) {
     for (size_t at = 0, size; at < piece.text.size(); at += size, ++splits) {
-      size = character_size(piece.text[at]);
+      size = text::character_size(piece.text[at]);
       add_character(std::string_view(piece.text).substr(at, size), kNoId);
     }
   }
@@ -67,7 +67,8 @@ MergePairs::MergePairs(const std::vector<Piece>& pieces, const std::vector<Piece
   const std::vector<uint32_t> ranks = ranks_of(pieces);
   for (size_t i = 0; i < pieces.size(); ++i) {
     const std::string_view text = pieces[i].text;
-    for (size_t at = character_size(text[0]); at < text.size(); at += character_size(text[at])) {
+    for (size_t at = text::character_size(text[0]); at < text.size();
+         at += text::character_size(text[at])) {
       const uint32_t left = symbol_of(text.substr(0, at));
       const uint32_t right = symbol_of(text.substr(at));
       if (left == kNoSymbol || right == kNoSymbol) continue;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "libmeg/text/utf8.h"
 #include "libmeg/tokenizer/models/internal/sentencepiece/model.h"
 #include "libmeg/tokenizer/models/internal/sentencepiece/unigram_scores.h"
 
@@ -50,7 +51,7 @@ UnigramTable::UnigramTable(const std::vector<Piece>& pieces, float unknown_score
     largest_score_ = std::max(largest_score_, std::abs(piece.score));
   }
   for (size_t byte = 0; byte < byte_ids.size(); ++byte) {
-    const bool is_first = (byte & 0xC0) != 0x80;
+    const bool is_first = !text::is_continuation(static_cast<char>(byte));
     set_score(byte_ids[byte], is_first ? unknown_score : 0);
   }
 }
@@ -85,7 +86,7 @@ std::span<const Segment> UnigramSegmenter::segment(std::string_view word) {
     // The library rebases its sums at this limit. It happens at a position, not at a word, so it
     // must happen at the same one here: rounding decides between ways that are about as good.
     if (std::abs(best_[start].score) > kScoreLimit) keep_small(start, frontier);
-    size = character_size(word[start]);
+    size = text::character_size(word[start]);
     bool has_character = false;
     uint32_t node = trie.first(static_cast<unsigned char>(word[start]));
     for (size_t end = start + 1; node != PieceTrie::kNoNode; ++end) {

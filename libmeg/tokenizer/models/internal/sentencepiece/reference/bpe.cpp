@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "libmeg/text/utf8.h"
+
 namespace meg::tokenizer::sentencepiece::reference {
 
 namespace {
@@ -60,7 +62,7 @@ class Merging {
   void split(std::string_view text) {
     while (!text.empty()) {
       const size_t symbol = model_.user_symbols().longest_prefix(text, kMaxSymbolMatches);
-      const size_t size = symbol > 0 ? symbol : character_size(text[0]);
+      const size_t size = symbol > 0 ? symbol : text::character_size(text[0]);
       const int i = static_cast<int>(parts_.size());
       parts_.push_back({text.substr(0, size), symbol > 0, i - 1, i + 1});
       text.remove_prefix(size);

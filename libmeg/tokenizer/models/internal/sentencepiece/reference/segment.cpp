@@ -1,5 +1,6 @@
 #include "libmeg/tokenizer/models/internal/sentencepiece/reference/segment.h"
 
+#include "libmeg/text/utf8.h"
 #include "libmeg/tokenizer/models/internal/sentencepiece/reference/bpe.h"
 #include "libmeg/tokenizer/models/internal/sentencepiece/reference/viterbi.h"
 
@@ -17,7 +18,7 @@ std::vector<Segment> characters(const Model& model, std::string_view text) {
   std::vector<Segment> found;
   while (!text.empty()) {
     size_t size = model.user_symbols().longest_prefix(text, kMaxSymbolMatches);
-    if (size == 0) size = character_size(text[0]);
+    if (size == 0) size = text::character_size(text[0]);
     found.push_back(whole(model, text.substr(0, size)));
     text.remove_prefix(size);
   }
@@ -28,7 +29,7 @@ std::vector<Segment> characters(const Model& model, std::string_view text) {
 std::vector<Segment> words(const Model& model, std::string_view text) {
   std::vector<Segment> found;
   while (!text.empty()) {
-    const size_t first = character_size(text[0]);
+    const size_t first = text::character_size(text[0]);
     const std::string_view word = text.substr(0, text.find(kSpaceSymbol, first));
     found.push_back(whole(model, word));
     text.remove_prefix(word.size());

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <optional>
 
+#include "libmeg/text/utf8.h"
 #include "libmeg/tokenizer/models/internal/sentencepiece/unigram_scores.h"
 
 namespace meg::tokenizer::sentencepiece::reference {
@@ -37,7 +38,7 @@ std::vector<Segment> viterbi(const Model& model, std::string_view normalized) {
         if (i == start || best[i].start) best[i].score -= offset;
       }
     }
-    size = character_size(normalized[start]);
+    size = text::character_size(normalized[start]);
     bool has_character = false;
     const size_t last = std::min(normalized.size(), start + model.longest_piece());
     for (size_t end = start + 1; end <= last; ++end) {

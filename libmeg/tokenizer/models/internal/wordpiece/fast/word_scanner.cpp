@@ -10,8 +10,6 @@ namespace meg::tokenizer::wordpiece::fast {
 
 namespace {
 
-bool continues_character(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
-
 /// Whether the first character from `at` to `end`, by steps to the left or right, that decides on
 /// the form of a sigma is a cased one.
 template <class Step>
@@ -86,7 +84,7 @@ bool WordScanner::is_final_sigma(const char* sigma, const char* after) const {
   const auto left = [](const char*& at) {
     const char* const end = at;
     do --at;
-    while (continues_character(*at));
+    while (text::is_continuation(*at));
     return std::string_view(at, static_cast<size_t>(end - at));
   };
   const auto right = [this](const char*& at) {
