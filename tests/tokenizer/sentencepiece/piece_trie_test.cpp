@@ -10,7 +10,7 @@
 #include <set>
 #include <string>
 
-namespace meg::tokenizer::sentencepiece {
+namespace meg::tokenizer {
 namespace {
 
 /// A text of few kinds of bytes at its beginning, as pieces have, and of all kinds after it.
@@ -57,4 +57,4 @@ TEST(PieceTrie, KnowsItsTextsAndTheirBeginnings) {
 }
 
 }  // namespace
-}  // namespace meg::tokenizer::sentencepiece
+}  // namespace meg::tokenizer

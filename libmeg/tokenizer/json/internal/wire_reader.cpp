@@ -2,7 +2,7 @@
 
 #include <limits>
 
-namespace meg::tokenizer::sentencepiece {
+namespace meg::tokenizer {
 
 namespace {
 
@@ -87,4 +87,4 @@ Result<std::string_view> WireReader::length_delimited() {
   return bytes;
 }
 
-}  // namespace meg::tokenizer::sentencepiece
+}  // namespace meg::tokenizer

@@ -5,7 +5,7 @@
 #include <bit>
 #include <span>
 
-namespace meg::tokenizer::sentencepiece {
+namespace meg::tokenizer {
 namespace {
 
 /// A bit for each unit of a block, or for each place that children may have in it.
@@ -160,4 +160,4 @@ size_t PieceTrie::longest_prefix(std::string_view text, int limit, int32_t* valu
   return longest;
 }
 
-}  // namespace meg::tokenizer::sentencepiece
+}  // namespace meg::tokenizer

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace meg::tokenizer::sentencepiece {
+namespace meg::tokenizer {
 
 /// Texts and a value for each, for walks byte by byte. Immutable.
 ///
@@ -60,4 +60,4 @@ class PieceTrie {
   std::vector<Unit> units_;
 };
 
-}  // namespace meg::tokenizer::sentencepiece
+}  // namespace meg::tokenizer

@@ -12,8 +12,6 @@
 namespace meg::tokenizer {
 namespace {
 
-using sentencepiece::PieceTrie;
-
 /// How much worse than the worst piece an unknown character is.
 constexpr double kUnknownPenalty = 10;
 

@@ -41,7 +41,7 @@ class UnigramModel : public WordModel {
   class Segmenter;
 
   const Options options_;
-  const sentencepiece::PieceTrie trie_;
+  const PieceTrie trie_;
   std::vector<double> scores_;  // by id
   double unknown_score_;
   std::array<std::optional<int32_t>, 256> byte_ids_;

@@ -16,8 +16,8 @@ int32_t id_of(const Vocabulary& vocabulary, std::string_view token) {
   return entry < 0 ? kNone : vocabulary.entries()[static_cast<size_t>(entry)].id;
 }
 
-std::vector<wordpiece::WordPieceModel::PieceTrie::Entry> entries_of(const Vocabulary& vocabulary) {
-  std::vector<wordpiece::WordPieceModel::PieceTrie::Entry> entries;
+std::vector<PieceTrie::Entry> entries_of(const Vocabulary& vocabulary) {
+  std::vector<PieceTrie::Entry> entries;
   for (const Vocabulary::Entry& entry : vocabulary.entries()) {
     entries.emplace_back(entry.text, entry.id);
   }

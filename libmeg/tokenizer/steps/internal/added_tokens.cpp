@@ -54,12 +54,12 @@ size_t whitespace_end(std::string_view text, size_t begin) {
 
 AddedTokenFinder::AddedTokenFinder(std::vector<AddedToken> tokens, bool splits_special_tokens)
     : tokens_(std::move(tokens)), splits_special_tokens_(splits_special_tokens) {
-  std::vector<sentencepiece::PieceTrie::Entry> texts;
+  std::vector<PieceTrie::Entry> texts;
   for (const AddedToken& token : tokens_) {
     first_bytes_.add(token.matched[0]);
     texts.emplace_back(token.matched, static_cast<int32_t>(texts.size()));
   }
-  texts_ = sentencepiece::PieceTrie(std::move(texts));
+  texts_ = PieceTrie(std::move(texts));
 }
 
 const AddedToken* AddedTokenFinder::Search::longest_at(size_t at) const {

@@ -46,7 +46,7 @@ class AddedTokenFinder {
 
  private:
   std::vector<AddedToken> tokens_;
-  sentencepiece::PieceTrie texts_;  // of tokens_, by number
+  PieceTrie texts_;  // of tokens_, by number
   FirstBytes first_bytes_;
   bool splits_special_tokens_ = false;
 };

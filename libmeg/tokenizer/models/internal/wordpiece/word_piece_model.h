@@ -16,8 +16,6 @@ namespace meg::tokenizer::wordpiece {
 /// file's tokens.
 class WordPieceModel {
  public:
-  using PieceTrie = sentencepiece::PieceTrie;
-
   struct Limits {
     int32_t unknown_id;
     size_t max_characters;  ///< A longer word is unknown.
