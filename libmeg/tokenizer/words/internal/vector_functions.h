@@ -3,10 +3,10 @@
 #include <array>
 
 #include "libmeg/base/cpu.h"
-#include "libmeg/tokenizer/words/internal/ask_words.h"
 #include "libmeg/tokenizer/words/internal/character_scan.h"
 #include "libmeg/tokenizer/words/internal/copy_plain.h"
 #include "libmeg/tokenizer/words/internal/pattern_form.h"
+#include "libmeg/tokenizer/words/internal/prefetch_words.h"
 #include "libmeg/tokenizer/words/internal/word_scan.h"
 
 namespace meg::tokenizer::fast {
@@ -18,7 +18,7 @@ struct VectorFunctions {
   WordScanner scan_split;                           ///< of scan.split, which must be set
   CharacterScan scan_characters;
   CopyPlain copy_plain;
-  AskWords ask_words;  ///< nullptr where one word at a time is the fastest way
+  PrefetchWords prefetch_words;  ///< nullptr where one word at a time is the fastest way
 };
 
 // Each in a source file of its own, compiled with the set's flags.

@@ -20,7 +20,7 @@ namespace {
 
 template <class Block, size_t... kForms>
 constexpr VectorFunctions functions_of(std::index_sequence<kForms...> /*forms*/,
-                                       AskWords ask_words) {
+                                       PrefetchWords prefetch_words) {
   return {
       .scan_words = scan_words<unicode_class, Block>,
       .scan_pattern = {scan_pattern<FormWords<kPatternForms[kForms]>, Block>...,
@@ -29,14 +29,14 @@ constexpr VectorFunctions functions_of(std::index_sequence<kForms...> /*forms*/,
       .scan_split = scan_split<Block>,
       .scan_characters = scan_characters<Block>,
       .copy_plain = copy_plain_by<Block>,
-      .ask_words = ask_words,
+      .prefetch_words = prefetch_words,
   };
 }
 
 /// The functions by a type of blocks of 64 bytes.
 template <class Block>
-constexpr VectorFunctions functions_of(AskWords ask_words = nullptr) {
-  return functions_of<Block>(std::make_index_sequence<std::size(kPatternForms)>(), ask_words);
+constexpr VectorFunctions functions_of(PrefetchWords prefetch_words = nullptr) {
+  return functions_of<Block>(std::make_index_sequence<std::size(kPatternForms)>(), prefetch_words);
 }
 
 }  // namespace

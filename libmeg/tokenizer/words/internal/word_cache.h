@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "libmeg/base/huge_array.h"
-#include "libmeg/tokenizer/words/internal/ask_words.h"
+#include "libmeg/tokenizer/words/internal/prefetch_words.h"
 #include "libmeg/tokenizer/words/internal/word_key.h"
 
 namespace meg::tokenizer::fast {
@@ -48,16 +48,16 @@ class WordCache {
   /// Where find(key, hash) looks first.
   const Entry* first_place(uint64_t hash) const { return &sets_[set_of(hash)].front(); }
 
-  /// Asks memory for a set: all of the first entry, and the line of the second. Returns where it
+  /// Prefetches a set: all of the first entry, and the line of the second. Returns where it
   /// begins.
-  const void* ask(uint64_t hash) const {
+  const void* prefetch(uint64_t hash) const {
     const Entry* const place = first_place(hash);
     __builtin_prefetch(place);
     if constexpr (sizeof(Set) > 64) __builtin_prefetch(place + 1);
     return place;
   }
 
-  /// The same for AskWords.
+  /// The same for PrefetchWords.
   SetTable set_table() const {
     return {&sets_[0], std::countl_zero(kSets * sizeof(Set)) + 1, sizeof(Set)};
   }

@@ -54,19 +54,19 @@ class WordCaches {
     use_first(word, [&](auto& cache) { learn_in(cache, word, ids); });
   }
 
-  /// Asks memory for the set of a word below kMediumBytes. Returns where it begins, for a word
+  /// Prefetches the set of a word below kMediumBytes. Returns where it begins, for a word
   /// below kShortBytes; for a longer one, a set that has no entry with `key`: entries of other
   /// caches have other keys, of which a part may look like it.
-  const void* ask(std::string_view word, const WordKey<16>& key) const {
+  const void* prefetch(std::string_view word, const WordKey<16>& key) const {
     if (word.size() >= kShortBytes) {
       const bool is_medium = word.size() < kMediumBytes;
-      if (is_medium) medium_.ask(typename Medium::Key(word.data(), word.size()).hash());
+      if (is_medium) medium_.prefetch(typename Medium::Key(word.data(), word.size()).hash());
       return ascii_.first_place(0);
     }
-    return key.is_ascii() ? ascii_.ask(key.hash()) : wide_.ask(key.hash());
+    return key.is_ascii() ? ascii_.prefetch(key.hash()) : wide_.prefetch(key.hash());
   }
 
-  /// For AskWords.
+  /// For PrefetchWords.
   SetTable ascii_table() const { return ascii_.set_table(); }
 
   SetTable wide_table() const { return wide_.set_table(); }

@@ -19,14 +19,14 @@ template <class Id>
 class FastEncoder : public TokenEncoder {
  public:
   FastEncoder(const BpeModel& model, const MergeTable& table, WordScanner scan,
-              const WordSplit* split, AskWords ask_words)
+              const WordSplit* split, PrefetchWords prefetch_words)
       : model_(model),
         table_(table),
         merger_(table),
         joints_(split == nullptr ? table.joints() : split->joints()),
         scan_(scan),
         split_(split),
-        ask_words_(ask_words) {
+        prefetch_words_(prefetch_words) {
     new_words_.reserve(kNewWords);
     short_words_.reserve(kNewWords);
     gaps_.reserve(kGaps);
@@ -76,7 +76,7 @@ class FastEncoder : public TokenEncoder {
   /// The words [starts[i], starts[i + 1]) for i < count.
   [[gnu::noinline]] Id* encode_batch(const char* base, const uint32_t* starts, size_t count,
                                      Id* out) {
-    ask_batch(base, starts, count);
+    prefetch_batch(base, starts, count);
     for (size_t i = 0; i < count; ++i) {
       // Of either kind of cache, as they begin alike.
       const auto& entry = *static_cast<const typename Caches::Ascii::Entry*>(places_[i]);
@@ -93,13 +93,13 @@ class FastEncoder : public TokenEncoder {
     return out;
   }
 
-  /// Asks memory for the sets of those that have one.
-  [[gnu::noinline]] void ask_batch(const char* base, const uint32_t* starts, size_t count) {
-    const auto ask = [this](std::string_view word, const WordKey<16>& key) {
-      return caches_.ask(word, key);
+  /// Prefetches the sets of those that have one.
+  [[gnu::noinline]] void prefetch_batch(const char* base, const uint32_t* starts, size_t count) {
+    const auto prefetch = [this](std::string_view word, const WordKey<16>& key) {
+      return caches_.prefetch(word, key);
     };
-    ask_all_words(ask_words_, base, starts, count, ascii_table_, wide_table_, keys_.data(),
-                  places_.data(), ask);
+    prefetch_all_words(prefetch_words_, base, starts, count, ascii_table_, wide_table_,
+                       keys_.data(), places_.data(), prefetch);
   }
 
   // Each of these writes the word's ids to out, and perhaps up to kCopyRoom further ones, and
@@ -269,7 +269,7 @@ class FastEncoder : public TokenEncoder {
   const CharacterJoints& joints_;
   WordScanner scan_;
   const WordSplit* split_;
-  AskWords ask_words_;
+  PrefetchWords prefetch_words_;
   Caches caches_;
   const SetTable ascii_table_ = caches_.ascii_table();
   const SetTable wide_table_ = caches_.wide_table();
@@ -286,11 +286,11 @@ class FastEncoder : public TokenEncoder {
 std::unique_ptr<TokenEncoder> new_fast_encoder(const BpeModel& model, const MergeTable& table,
                                                DType dtype, WordScanner scan, InstructionSet set,
                                                const WordSplit* split) {
-  const AskWords ask_words = vector_functions(set).ask_words;
+  const PrefetchWords prefetch_words = vector_functions(set).prefetch_words;
   if (dtype == DType::kUint16) {
-    return std::make_unique<FastEncoder<uint16_t>>(model, table, scan, split, ask_words);
+    return std::make_unique<FastEncoder<uint16_t>>(model, table, scan, split, prefetch_words);
   }
-  return std::make_unique<FastEncoder<int32_t>>(model, table, scan, split, ask_words);
+  return std::make_unique<FastEncoder<int32_t>>(model, table, scan, split, prefetch_words);
 }
 
 }  // namespace meg::tokenizer::fast

@@ -32,7 +32,7 @@ class FastEncoder : public TokenEncoder {
         form_(model.file().normalizer.escape_whitespaces),
         split_(split),
         scan_(tokenizer::fast::vector_functions(best_instruction_set()).scan_split),
-        ask_words_(tokenizer::fast::vector_functions(best_instruction_set()).ask_words),
+        prefetch_words_(tokenizer::fast::vector_functions(best_instruction_set()).prefetch_words),
         normalizer_(model, plain),
         segmenter_(table) {}
 
@@ -77,7 +77,7 @@ class FastEncoder : public TokenEncoder {
   /// The words [starts[i], starts[i + 1]) for i < count.
   [[gnu::noinline]] void encode_batch(const char* base, const uint32_t* starts, size_t count,
                                       IdWriter<Id>& writer) {
-    ask_batch(base, starts, count);
+    prefetch_batch(base, starts, count);
     for (size_t i = 0; i < count; ++i) {
       // Only the likelier place of the set is looked at here, which the prefetch has brought;
       // everything else is encode_word()'s. Entries of both kinds begin alike.
@@ -94,12 +94,12 @@ class FastEncoder : public TokenEncoder {
     }
   }
 
-  [[gnu::noinline]] void ask_batch(const char* base, const uint32_t* starts, size_t count) {
-    const auto ask = [this](std::string_view word, const ShortKey& key) {
-      return caches_.ask(word, key);
+  [[gnu::noinline]] void prefetch_batch(const char* base, const uint32_t* starts, size_t count) {
+    const auto prefetch = [this](std::string_view word, const ShortKey& key) {
+      return caches_.prefetch(word, key);
     };
-    tokenizer::fast::ask_all_words(ask_words_, base, starts, count, ascii_table_, wide_table_,
-                                   keys_.data(), places_.data(), ask);
+    tokenizer::fast::prefetch_all_words(prefetch_words_, base, starts, count, ascii_table_,
+                                        wide_table_, keys_.data(), places_.data(), prefetch);
   }
 
   /// Copies `room` ids, of which `count` are the word's.
@@ -191,7 +191,7 @@ class FastEncoder : public TokenEncoder {
   const SpaceForm form_;
   const tokenizer::fast::WordSplit& split_;
   const tokenizer::fast::WordScanner scan_;
-  const tokenizer::fast::AskWords ask_words_;
+  const tokenizer::fast::PrefetchWords prefetch_words_;
   TextNormalizer normalizer_;
   Segmenter segmenter_;
   Caches caches_;

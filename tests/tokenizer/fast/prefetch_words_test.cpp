@@ -1,7 +1,7 @@
-// Words that are asked for many at a time have the keys and the sets of words that are asked for
+// Words that are prefetched many at a time have the keys and the sets of words that are prefetched
 // alone.
 
-#include "libmeg/tokenizer/words/internal/ask_words.h"
+#include "libmeg/tokenizer/words/internal/prefetch_words.h"
 
 #include <gtest/gtest.h>
 
@@ -31,13 +31,13 @@ std::vector<std::string> random_words(std::mt19937& random, size_t count, size_t
   return words;
 }
 
-TEST(AskWords, GivesTheKeysAndSetsOfWordsAlone) {
-  const AskWords ask = vector_functions(best_instruction_set()).ask_words;
-  if (ask == nullptr) GTEST_SKIP() << "this processor asks for one word at a time";
+TEST(PrefetchWords, GivesTheKeysAndSetsOfWordsAlone) {
+  const PrefetchWords prefetch = vector_functions(best_instruction_set()).prefetch_words;
+  if (prefetch == nullptr) GTEST_SKIP() << "this processor prefetches one word at a time";
   const AsciiCache ascii;
   const WideCache wide;
   std::mt19937 random(11);
-  size_t asked = 0;
+  size_t prefetched = 0;
   for (int round = 0; round < 2000; ++round) {
     // Few words are too long, so that most calls come to several groups.
     const std::vector<std::string> words =
@@ -51,8 +51,8 @@ TEST(AskWords, GivesTheKeysAndSetsOfWordsAlone) {
     text.append(text::kTextPadding, '\xE4');
     std::vector<WordKey<16>> keys(words.size() + 1);
     std::vector<const void*> sets(words.size() + 1);
-    const size_t count = ask(text.data(), starts.data(), words.size(), ascii.set_table(),
-                             wide.set_table(), keys.data(), sets.data());
+    const size_t count = prefetch(text.data(), starts.data(), words.size(), ascii.set_table(),
+                                  wide.set_table(), keys.data(), sets.data());
     ASSERT_LE(count, words.size());
     const auto is_short = [](const std::string& word) { return word.size() < 16; };
     const auto too_long = std::find_if_not(words.begin(), words.end(), is_short);
@@ -65,9 +65,9 @@ TEST(AskWords, GivesTheKeysAndSetsOfWordsAlone) {
                                     : wide.first_place(key.hash());
       EXPECT_EQ(sets[i], first) << i;
     }
-    asked += count;
+    prefetched += count;
   }
-  EXPECT_GT(asked, 10000U);
+  EXPECT_GT(prefetched, 10000U);
 }
 
 }  // namespace

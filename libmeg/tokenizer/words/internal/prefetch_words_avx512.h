@@ -3,7 +3,7 @@
 
 #include <immintrin.h>
 
-#include "libmeg/tokenizer/words/internal/ask_words.h"
+#include "libmeg/tokenizer/words/internal/prefetch_words.h"
 
 namespace meg::tokenizer::fast {
 namespace {
@@ -25,9 +25,9 @@ inline __m512i exchanged(__m512i keys) {
 
 inline void prefetch(const void* set) { _mm_prefetch(static_cast<const char*>(set), _MM_HINT_T0); }
 
-inline size_t ask_words_avx512(const char* base, const uint32_t* starts, size_t count,
-                               const SetTable& ascii, const SetTable& wide, WordKey<16>* keys,
-                               const void** sets) {
+inline size_t prefetch_words_avx512(const char* base, const uint32_t* starts, size_t count,
+                                    const SetTable& ascii, const SetTable& wide, WordKey<16>* keys,
+                                    const void** sets) {
   const __m128i one = _mm_set1_epi32(1);
   const auto k0 = static_cast<int64_t>(WordKey<16>::kMultipliers[0]);
   const auto k1 = static_cast<int64_t>(WordKey<16>::kMultipliers[1]);
