@@ -16,7 +16,7 @@ def cjk_corpus(chooser):
     return "\n".join("".join(chooser.choices(words, often, k=30)) for _ in range(2000))
 
 
-def texts_of_joints(chooser, values, count):
+def texts_of_boundaries(chooser, values, count):
     """Texts of what tokens with characters of three bytes hold, whole and in parts: characters that a token has side by side
     stand beside others that none has, and libmeg cuts words between the latter."""
     wide = [value for value in values if any(0xE0 <= byte < 0xF0 for byte in value)]

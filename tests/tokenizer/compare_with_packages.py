@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from cjk_texts import cjk_corpus, is_assigned, texts_of_joints, untrained_values
+from cjk_texts import cjk_corpus, is_assigned, texts_of_boundaries, untrained_values
 from compare_with_python import SKIPPED, byte_characters, encode_with_libmeg, random_text
 
 TEXTS = 500
@@ -464,7 +464,7 @@ def compare_all(program, folder, texts, made, ranked, chooser):
     path = folder / "tokenizer.json"
     for name, tokenizer in made:
         tokenizer.save(str(path))
-        some = texts + (texts_of_joints(chooser, byte_values(tokenizer), TEXTS) if name.startswith("cjk") else [])
+        some = texts + (texts_of_boundaries(chooser, byte_values(tokenizer), TEXTS) if name.startswith("cjk") else [])
         some += joined_texts(chooser, TEXTS // 4) if name.startswith("joined") else []
         expected = ids_of(tokenizer, some)
         right &= compare(name, some, expected, encode_with_libmeg(program, ["huggingface", str(path)], some))
@@ -473,7 +473,7 @@ def compare_all(program, folder, texts, made, ranked, chooser):
         ranks = folder / "ranks.tiktoken"
         ranks.write_text("".join(f"{base64.b64encode(v).decode()} {i}\n" for i, v in enumerate(values)))
         reference = tiktoken_of(values, PATTERNS[pattern])
-        some = texts + texts_of_joints(chooser, values, TEXTS)
+        some = texts + texts_of_boundaries(chooser, values, TEXTS)
         expected = [reference.encode_ordinary(text) for text in some]
         right &= compare(f"{name} {pattern}", some, expected,
                          encode_with_libmeg(program, ["tiktoken", str(ranks), pattern], some))

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "libmeg/tokenizer/words/internal/character_joints.h"
+#include "libmeg/tokenizer/words/internal/merge_boundaries.h"
 #include "libmeg/tokenizer/words/internal/word_scan.h"
 
 namespace meg::tokenizer::fast {
@@ -78,11 +78,11 @@ inline size_t list_starts(const char* begin, const WordScan& scan, StartBits& wo
   size_t blocks = std::min(bits.size(), static_cast<size_t>(scan.position - begin) / 64 + 1);
   while (blocks > 0 && bits[blocks - 1] == 0) --blocks;
   if (blocks == 0) return 0;
-  if (scan.joints != nullptr) {
+  if (scan.boundaries != nullptr) {
     const size_t last = 64 * blocks - 1 - static_cast<size_t>(__builtin_clzll(bits[blocks - 1]));
     ScanBits borders;
     const size_t count = find_borders<Block>(begin, last, borders);
-    scan.joints->cut(begin, {borders.data(), count}, bits);
+    scan.boundaries->cut(begin, {borders.data(), count}, bits);
   }
   uint32_t* out = starts;
   for (size_t k = 0; k < blocks; ++k) {

@@ -13,7 +13,7 @@ inline constexpr size_t kScanBytes = 8192;
 /// Room that a scanner needs in `starts`: it stores in groups, past the last start.
 inline constexpr size_t kScanRoom = kScanBytes + 64;
 
-class CharacterJoints;
+class MergeBoundaries;
 class WordSplit;
 
 /// Where the scan of one text stands.
@@ -30,7 +30,7 @@ struct WordScan {
 
   /// If set, scanners that find words in blocks also cut these, but for the last one of a call,
   /// whose end is unknown.
-  const CharacterJoints* joints = nullptr;
+  const MergeBoundaries* boundaries = nullptr;
 
   const WordSplit* split = nullptr;  ///< for VectorFunctions::scan_split
 
@@ -50,9 +50,9 @@ struct WordScan {
 };
 
 /// Scans at most kScanBytes further bytes and writes the starts of words, and of the parts that
-/// scan.joints cuts these into, as distances from scan.position before the call, in order. starts:
-/// kScanRoom entries. Returns their number. The text's first byte always starts a word. Text that
-/// is not UTF-8 gives some words or other, and no byte outside the text plus 64 is read.
+/// scan.boundaries cuts these into, as distances from scan.position before the call, in order.
+/// starts: kScanRoom entries. Returns their number. The text's first byte always starts a word.
+/// Text that is not UTF-8 gives some words or other, and no byte outside the text plus 64 is read.
 using WordScanner = size_t (*)(WordScan& scan, uint32_t* starts);
 
 }  // namespace meg::tokenizer::fast

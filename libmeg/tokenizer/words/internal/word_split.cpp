@@ -5,7 +5,7 @@
 namespace meg::tokenizer::fast {
 
 WordSplit::WordSplit(const std::vector<std::string_view>& pieces, SpaceMark mark)
-    : mark_(mark), joints_(pieces) {
+    : mark_(mark), boundaries_(pieces) {
   const std::string_view space = mark == SpaceMark::kSpace ? " " : kSpaceSymbol;
   for (const std::string_view piece : pieces) {
     for (size_t i = 1; i < piece.size(); ++i) {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "libmeg/tokenizer/words/internal/character_joints.h"
+#include "libmeg/tokenizer/words/internal/merge_boundaries.h"
 #include "libmeg/tokenizer/words/internal/word_scan.h"
 
 namespace meg::tokenizer::fast {
@@ -46,7 +46,7 @@ class WordSplit {
 
   bool cuts_after_marks() const { return cuts_after_marks_; }
 
-  const CharacterJoints& joints() const { return joints_; }
+  const MergeBoundaries& boundaries() const { return boundaries_; }
 
  private:
   static constexpr size_t kAscii = 128;
@@ -59,7 +59,7 @@ class WordSplit {
   bool cuts_before_marks_ = true;
   bool cuts_between_marks_ = true;
   bool cuts_after_marks_ = true;
-  CharacterJoints joints_;
+  MergeBoundaries boundaries_;
 };
 
 }  // namespace meg::tokenizer::fast

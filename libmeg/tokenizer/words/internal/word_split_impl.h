@@ -91,17 +91,17 @@ inline size_t scan_split_at(WordScan& scan, uint32_t* starts) {
     words.add(at, cuts_of<kMark>(split, block, before, bytes + at, asked));
     before = block;
   }
-  if (split.joints().cuts()) {
+  if (split.boundaries().cuts()) {
     ScanBits borders;
     const size_t count = find_borders<Block>(begin, scanned - 1, borders);
-    split.joints().cut(begin, {borders.data(), count}, words.bits());
+    split.boundaries().cut(begin, {borders.data(), count}, words.bits());
   }
   keep<kMark>(before, scan);
   scan.position = begin + scanned;
   return list_starts<Block>(begin, scan, words, starts);
 }
 
-/// Finds the words of scan.split, without cuts of CharacterJoints at the first bytes of a call.
+/// Finds the words of scan.split, without cuts of MergeBoundaries at the first bytes of a call.
 template <class Block>
 inline size_t scan_split(WordScan& scan, uint32_t* starts) {
   return scan.split->mark() == SpaceMark::kSpace

@@ -23,7 +23,7 @@ class FastEncoder : public TokenEncoder {
       : model_(model),
         table_(table),
         merger_(table),
-        joints_(split == nullptr ? table.joints() : split->joints()),
+        boundaries_(split == nullptr ? table.boundaries() : split->boundaries()),
         scan_(scan),
         split_(split),
         prefetch_words_(prefetch_words) {
@@ -39,7 +39,7 @@ class FastEncoder : public TokenEncoder {
     Id* const begin = tokens.grow<Id>(static_cast<int64_t>(text.size() + kCopyRoom));
     Id* out = begin;
     WordScan scan(text);
-    if (split_ == nullptr && joints_.cuts()) scan.joints = &joints_;
+    if (split_ == nullptr && boundaries_.cuts()) scan.boundaries = &boundaries_;
     scan.split = split_;
     const char* word = text.data();
     while (scan.position < scan.end) {
@@ -113,7 +113,7 @@ class FastEncoder : public TokenEncoder {
   /// A long word is rarely one that a cache knows, its parts are.
   Id* encode_in_parts(std::string_view word, Id* out) {
     for (size_t begin = 0; begin < word.size();) {
-      const size_t end = joints_.next_cut(word, begin);
+      const size_t end = boundaries_.next_cut(word, begin);
       const std::string_view part = word.substr(begin, end - begin);
       const bool is_long = part.size() >= Caches::kMediumBytes;
       out = is_long ? encode_long(part, out) : encode_word(part, out);
@@ -160,7 +160,7 @@ class FastEncoder : public TokenEncoder {
   Id* encode_new(Cache& cache, std::string_view word, Id* out) {
     const std::optional<int32_t> id = table_.unmerged_word(word);
     if (id) return learned(word, out, put_id(*id, out));
-    if (word.size() >= Caches::kShortBytes && joints_.next_cut(word, 0) < word.size()) {
+    if (word.size() >= Caches::kShortBytes && boundaries_.next_cut(word, 0) < word.size()) {
       Id* const begin = fill_gaps(out);
       return learned(word, begin, fill_gaps(encode_in_parts(word, begin)));
     }
@@ -266,7 +266,7 @@ class FastEncoder : public TokenEncoder {
   const MergeTable& table_;
   std::vector<int32_t> start_pieces_;
   WordMerger merger_;
-  const CharacterJoints& joints_;
+  const MergeBoundaries& boundaries_;
   WordScanner scan_;
   const WordSplit* split_;
   PrefetchWords prefetch_words_;

@@ -41,7 +41,7 @@ Result<MergeTable> MergeTable::build(const BpeModel& model) {
     std::vector<std::string_view> unmerged;
     for (const WholeWords::Word& word : table.unmerged_words_.words())
       unmerged.push_back(word.text);
-    table.joints_ = CharacterJoints(model.token_texts(), unmerged);
+    table.boundaries_ = MergeBoundaries(model.token_texts(), unmerged);
   }
   return table;
 }

@@ -10,7 +10,7 @@
 #include "libmeg/base/result.h"
 #include "libmeg/tokenizer/models/internal/bpe/bpe_model.h"
 #include "libmeg/tokenizer/models/internal/bpe/whole_words.h"
-#include "libmeg/tokenizer/words/internal/character_joints.h"
+#include "libmeg/tokenizer/words/internal/merge_boundaries.h"
 
 namespace meg::tokenizer::fast {
 
@@ -96,7 +96,7 @@ class MergeTable {
   }
 
   /// Where words may be cut before they are merged.
-  const CharacterJoints& joints() const { return joints_; }
+  const MergeBoundaries& boundaries() const { return boundaries_; }
 
   /// Bytes of text that a piece stands for.
   uint32_t byte_length(uint32_t piece) const { return byte_lengths_[piece]; }
@@ -147,7 +147,7 @@ class MergeTable {
   std::vector<int32_t> token_ids_;
   std::vector<uint32_t> byte_lengths_;
   MergeOrder merge_order_ = MergeOrder::kRounds;
-  CharacterJoints joints_;
+  MergeBoundaries boundaries_;
   WholeWords unmerged_words_;  // with views into the model
 };
 

@@ -118,7 +118,7 @@ class FastEncoder : public TokenEncoder {
   /// A long word is rarely one that a cache knows, its parts are.
   void encode_in_parts(std::string_view word, IdWriter<Id>& writer) {
     for (size_t begin = 0; begin < word.size();) {
-      const size_t end = split_.joints().next_cut(word, begin);
+      const size_t end = split_.boundaries().next_cut(word, begin);
       const std::string_view part = word.substr(begin, end - begin);
       const bool is_long = part.size() >= Caches::kMediumBytes;
       is_long ? encode_long(part, writer) : encode_word(part, writer);

@@ -17,14 +17,14 @@ namespace meg::tokenizer::fast {
 /// Scanners cut all words of characters from U+3000 on; other words are cut by the encoder, and
 /// only if they are long or new, as a script with spaces has short words that a cache knows whole.
 /// Immutable; shared between threads.
-class CharacterJoints {
+class MergeBoundaries {
  public:
   /// Cuts nothing.
-  CharacterJoints() = default;
+  MergeBoundaries() = default;
 
   /// tokens: all that merging can give, at the end or on the way. unmerged: words that are tokens
   /// although merging would not give them.
-  explicit CharacterJoints(std::span<const std::string_view> tokens,
+  explicit MergeBoundaries(std::span<const std::string_view> tokens,
                            std::span<const std::string_view> unmerged = {});
 
   /// Whether there is anything for cut() to find.
@@ -63,13 +63,13 @@ class CharacterJoints {
 
   /// A border inside a token, with the bytes of the token on either side, as far as they belong to
   /// the character there.
-  struct Joint {
+  struct InnerBorder {
     size_t before, after;  // 1 to 3 bytes
     uint64_t key;          // these bytes, the first in the lowest bits
   };
 
-  /// Joints with a part of a character that a character may be at, a bit for each kind of joint,
-  /// and kAlone for characters of words_alone_.
+  /// Inner borders with a part of a character that a character may be at, a bit for each kind of
+  /// border, and kAlone for characters of words_alone_.
   struct Sides {
     uint16_t ends;    // those that it may be before
     uint16_t begins;  // those that it may be after
@@ -77,15 +77,15 @@ class CharacterJoints {
 
   static constexpr uint16_t kAlone = 1U << 15;
 
-  static void add_joints(std::string_view token, std::vector<Joint>& joints);
+  static void add_inner_borders(std::string_view token, std::vector<InnerBorder>& inner);
   static void add_word_alone(std::string_view token, std::vector<uint64_t>& keys);
-  static Filter filter_of(std::span<const Joint> joints);
-  static std::vector<Sides> sides_of(std::span<const Joint> joints);
+  static Filter filter_of(std::span<const InnerBorder> inner);
+  static std::vector<Sides> sides_of(std::span<const InnerBorder> inner);
   bool is_beside_word_alone(const char* text, size_t at) const;
   bool may_cut(const char* text, size_t at) const;
 
   bool cuts_ = false;
-  Filter pairs_;              // joints of whole characters
+  Filter pairs_;              // inner borders of whole characters
   Filter parts_;              // the others, of which vocabularies have few
   std::vector<Sides> sides_;  // by character; mostly there is no kind that both sides have
 

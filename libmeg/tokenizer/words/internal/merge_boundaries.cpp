@@ -1,4 +1,4 @@
-#include "libmeg/tokenizer/words/internal/character_joints.h"
+#include "libmeg/tokenizer/words/internal/merge_boundaries.h"
 
 #include <algorithm>
 #include <array>
@@ -63,7 +63,7 @@ size_t kind(size_t before, size_t after) { return (before - 1) * kCharacterBytes
 
 }  // namespace
 
-CharacterJoints::Filter::Filter(std::span<const uint64_t> keys) {
+MergeBoundaries::Filter::Filter(std::span<const uint64_t> keys) {
   if (keys.empty()) return;
   const size_t bits = std::bit_ceil(std::max<size_t>(keys.size() * 32, 1024));
   bits_.assign(bits / 64, 0);
@@ -74,18 +74,18 @@ CharacterJoints::Filter::Filter(std::span<const uint64_t> keys) {
   }
 }
 
-CharacterJoints::CharacterJoints(std::span<const std::string_view> tokens,
+MergeBoundaries::MergeBoundaries(std::span<const std::string_view> tokens,
                                  std::span<const std::string_view> unmerged)
     : cuts_(true) {
-  std::vector<Joint> joints;
-  for (const std::string_view token : tokens) add_joints(token, joints);
-  const auto is_pair = [](const Joint& joint) {
-    return joint.before + joint.after == 2 * kCharacterBytes;
+  std::vector<InnerBorder> inner;
+  for (const std::string_view token : tokens) add_inner_borders(token, inner);
+  const auto is_pair = [](const InnerBorder& border) {
+    return border.before + border.after == 2 * kCharacterBytes;
   };
-  const auto parts = std::partition(joints.begin(), joints.end(), is_pair);
-  pairs_ = filter_of({joints.begin(), parts});
-  parts_ = filter_of({parts, joints.end()});
-  sides_ = sides_of({parts, joints.end()});
+  const auto parts = std::partition(inner.begin(), inner.end(), is_pair);
+  pairs_ = filter_of({inner.begin(), parts});
+  parts_ = filter_of({parts, inner.end()});
+  sides_ = sides_of({parts, inner.end()});
   std::vector<uint64_t> alone;
   for (const std::string_view word : unmerged) add_word_alone(word, alone);
   words_alone_ = Filter(alone);
@@ -98,15 +98,15 @@ CharacterJoints::CharacterJoints(std::span<const std::string_view> tokens,
   }
 }
 
-CharacterJoints::Filter CharacterJoints::filter_of(std::span<const Joint> joints) {
+MergeBoundaries::Filter MergeBoundaries::filter_of(std::span<const InnerBorder> inner) {
   std::vector<uint64_t> keys;
-  for (const Joint& joint : joints) keys.push_back(joint.key);
+  for (const InnerBorder& border : inner) keys.push_back(border.key);
   return Filter(keys);
 }
 
 /// Adds what keeps a token from being a part of a word: its pairs, and a character at one of its
 /// ends that is in none.
-void CharacterJoints::add_word_alone(std::string_view token, std::vector<uint64_t>& keys) {
+void MergeBoundaries::add_word_alone(std::string_view token, std::vector<uint64_t>& keys) {
   const auto is_character = [token](size_t at) {
     return at + kCharacterBytes <= token.size() && is_lead(token[at]);
   };
@@ -125,21 +125,21 @@ void CharacterJoints::add_word_alone(std::string_view token, std::vector<uint64_
   }
 }
 
-void CharacterJoints::add_joints(std::string_view token, std::vector<Joint>& joints) {
+void MergeBoundaries::add_inner_borders(std::string_view token, std::vector<InnerBorder>& inner) {
   for (size_t border = 1; border < token.size(); ++border) {
     const size_t before = std::min(border, kCharacterBytes);
     const size_t after = std::min(token.size() - border, kCharacterBytes);
     if (ends_character(token.substr(border - before, before)) &&
         begins_character(token.substr(border, after))) {
-      joints.push_back({before, after, number_of(token.substr(border - before, before + after))});
+      inner.push_back({before, after, number_of(token.substr(border - before, before + after))});
     }
   }
 }
 
-/// What sides_ holds, for joints with a part of a character. Such a part belongs to many
+/// What sides_ holds, for inner borders with a part of a character. Such a part belongs to many
 /// characters, so kinds are collected by part first: a character's last byte or two, its first byte
 /// or two.
-std::vector<CharacterJoints::Sides> CharacterJoints::sides_of(std::span<const Joint> joints) {
+std::vector<MergeBoundaries::Sides> MergeBoundaries::sides_of(std::span<const InnerBorder> inner) {
   constexpr size_t kLasts = size_t{1} << kLastBits;
   constexpr size_t kLastTwos = kLasts * kLasts;
   std::vector<Sides> sides(kCharacters);
@@ -147,17 +147,17 @@ std::vector<CharacterJoints::Sides> CharacterJoints::sides_of(std::span<const Jo
   std::array<uint16_t, kLastTwos> last_two{};
   std::array<uint16_t, kCharacters / kLastTwos> first{};
   std::array<uint16_t, kCharacters / kLasts> first_two{};
-  for (const Joint& joint : joints) {
-    const size_t ends = character_number(joint.key << (8 * (kCharacterBytes - joint.before)));
-    const size_t begins = character_number(joint.key >> (8 * joint.before));
-    uint16_t& kinds_before = joint.before == 1   ? last[ends % kLasts]
-                             : joint.before == 2 ? last_two[ends % kLastTwos]
-                                                 : sides[ends].ends;
-    uint16_t& kinds_after = joint.after == 1   ? first[begins / kLastTwos]
-                            : joint.after == 2 ? first_two[begins / kLasts]
-                                               : sides[begins].begins;
+  for (const InnerBorder& border : inner) {
+    const size_t ends = character_number(border.key << (8 * (kCharacterBytes - border.before)));
+    const size_t begins = character_number(border.key >> (8 * border.before));
+    uint16_t& kinds_before = border.before == 1   ? last[ends % kLasts]
+                             : border.before == 2 ? last_two[ends % kLastTwos]
+                                                  : sides[ends].ends;
+    uint16_t& kinds_after = border.after == 1   ? first[begins / kLastTwos]
+                            : border.after == 2 ? first_two[begins / kLasts]
+                                                : sides[begins].begins;
     for (uint16_t* const kinds : {&kinds_before, &kinds_after}) {
-      *kinds = static_cast<uint16_t>(*kinds | 1U << kind(joint.before, joint.after));
+      *kinds = static_cast<uint16_t>(*kinds | 1U << kind(border.before, border.after));
     }
   }
   for (size_t i = 0; i < kCharacters; ++i) {
@@ -170,7 +170,7 @@ std::vector<CharacterJoints::Sides> CharacterJoints::sides_of(std::span<const Jo
 
 /// Whether the border at text[at] is beside a pair or a character that keeps it from being cut, or
 /// may be.
-bool CharacterJoints::is_beside_word_alone(const char* text, size_t at) const {
+bool MergeBoundaries::is_beside_word_alone(const char* text, size_t at) const {
   constexpr size_t kPairBytes = 2 * kCharacterBytes;
   const auto has = [this](const char* bytes, size_t count) {
     return words_alone_.has(load(bytes) & bytes_mask(count));
@@ -184,7 +184,7 @@ bool CharacterJoints::is_beside_word_alone(const char* text, size_t at) const {
 /// Whether no token has both characters, or one of them and a part of the other, or parts of both,
 /// and neither side can become a word of words_alone_.
 /// at: 3 or more.
-bool CharacterJoints::may_cut(const char* text, size_t at) const {
+bool MergeBoundaries::may_cut(const char* text, size_t at) const {
   // The six bytes around the border, and two more that do not count.
   const uint64_t around = load(text + at - kCharacterBytes);
   const Sides left = sides_[character_number(around)];
@@ -200,7 +200,7 @@ bool CharacterJoints::may_cut(const char* text, size_t at) const {
   return !joined && !is_beside_word_alone(text, at);
 }
 
-void CharacterJoints::cut(const char* text, std::span<const uint64_t> borders,
+void MergeBoundaries::cut(const char* text, std::span<const uint64_t> borders,
                           std::span<uint64_t> starts) const {
   if (!cuts_) return;
   for (size_t k = 0; k < borders.size(); ++k) {
@@ -215,7 +215,7 @@ void CharacterJoints::cut(const char* text, std::span<const uint64_t> borders,
   }
 }
 
-size_t CharacterJoints::next_cut(std::string_view word, size_t begin) const {
+size_t MergeBoundaries::next_cut(std::string_view word, size_t begin) const {
   if (!cuts_) return word.size();
   bool is_after_character = false;
   for (size_t at = begin; at + kCharacterBytes <= word.size();) {

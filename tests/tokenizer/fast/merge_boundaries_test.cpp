@@ -1,7 +1,7 @@
 // Words cut between characters that no token joins have the ids of the whole: random vocabularies
 // whose tokens hold characters, parts of them, and tokens that merging never gives.
 
-#include "libmeg/tokenizer/words/internal/character_joints.h"
+#include "libmeg/tokenizer/words/internal/merge_boundaries.h"
 
 #include <gtest/gtest.h>
 
@@ -72,10 +72,10 @@ std::vector<int32_t> encoded(TokenEncoder& encoder, const std::string& text) {
 }
 
 std::set<uint32_t> starts(const std::string& text, InstructionSet set,
-                          const CharacterJoints* joints) {
+                          const MergeBoundaries* boundaries) {
   const std::string padded = text + std::string(text::kTextPadding, '\xE4');
   fast::WordScan scan(std::string_view(padded).substr(0, text.size()));
-  scan.joints = joints;
+  scan.boundaries = boundaries;
   std::vector<uint32_t> found(kScanRoom);
   std::set<uint32_t> all;
   while (scan.position < scan.end) {
@@ -87,21 +87,21 @@ std::set<uint32_t> starts(const std::string& text, InstructionSet set,
 }
 
 /// The borders inside the words of a text, which another word follows.
-std::vector<uint32_t> cuts(const CharacterJoints& joints, std::string text) {
+std::vector<uint32_t> cuts(const MergeBoundaries& boundaries, std::string text) {
   text += " .";
   const std::set<uint32_t> words = starts(text, InstructionSet::kPortable, nullptr);
-  std::set<uint32_t> parts = starts(text, InstructionSet::kPortable, &joints);
+  std::set<uint32_t> parts = starts(text, InstructionSet::kPortable, &boundaries);
   EXPECT_TRUE(std::includes(parts.begin(), parts.end(), words.begin(), words.end()));
   for (const InstructionSet set : {InstructionSet::kAvx2, InstructionSet::kAvx512}) {
     if (set <= best_instruction_set()) {
-      EXPECT_EQ(starts(text, set, &joints), parts) << instruction_set_name(set);
+      EXPECT_EQ(starts(text, set, &boundaries), parts) << instruction_set_name(set);
     }
   }
   for (const uint32_t start : words) parts.erase(start);
   return {parts.begin(), parts.end()};
 }
 
-TEST(CharacterJoints, GiveTheIdsOfWholeWords) {
+TEST(MergeBoundaries, GiveTheIdsOfWholeWords) {
   std::mt19937 random(18);
   size_t cut_texts = 0;
   for (int round = 0; round < 300; ++round) {
@@ -118,7 +118,7 @@ TEST(CharacterJoints, GiveTheIdsOfWholeWords) {
     for (int i = 0; i < 30; ++i) {
       const std::string text = random_text(random, 1 + random() % 40);
       ASSERT_EQ(encoded(*fast, text), encoded(*plain, text)) << round << ": " << text;
-      cut_texts += cuts(table->joints(), text).empty() ? 0 : 1;
+      cut_texts += cuts(table->boundaries(), text).empty() ? 0 : 1;
     }
   }
   EXPECT_GT(cut_texts, 300U);
@@ -130,31 +130,31 @@ std::vector<std::string> all_bytes() {
   return tokens;
 }
 
-/// The joints of the bytes and `more` tokens.
-CharacterJoints joints_with(const std::vector<std::string>& more) {
+/// The boundaries of the bytes and `more` tokens.
+MergeBoundaries boundaries_with(const std::vector<std::string>& more) {
   std::vector<std::string> tokens = all_bytes();
   tokens.insert(tokens.end(), more.begin(), more.end());
   const auto table = MergeTable::build(model_of(tokens));
   EXPECT_TRUE(table);
-  return table->joints();
+  return table->boundaries();
 }
 
 std::vector<uint32_t> cuts_with(const std::vector<std::string>& more, const std::string& word) {
-  return cuts(joints_with(more), word);
+  return cuts(boundaries_with(more), word);
 }
 
 /// All that next_cut() finds in a word, one after another.
-std::vector<size_t> next_cuts(const CharacterJoints& joints, const std::string& word) {
+std::vector<size_t> next_cuts(const MergeBoundaries& boundaries, const std::string& word) {
   const std::string padded = word + std::string(text::kTextPadding, '\xE4');
   const auto inside = std::string_view(padded).substr(0, word.size());
   std::vector<size_t> found;
-  size_t at = joints.next_cut(inside, 0);
-  for (; at < word.size(); at = joints.next_cut(inside, at)) found.push_back(at);
+  size_t at = boundaries.next_cut(inside, 0);
+  for (; at < word.size(); at = boundaries.next_cut(inside, at)) found.push_back(at);
   EXPECT_EQ(at, word.size());
   return found;
 }
 
-TEST(CharacterJoints, AreCharactersThatATokenHasSideBySide) {
+TEST(MergeBoundaries, AreCharactersThatATokenHasSideBySide) {
   using Borders = std::vector<uint32_t>;
   const std::string word = "\u4e00\u4e2d\u6587";  // E4 B8 80, E4 B8 AD, E6 96 87
   EXPECT_EQ(cuts_with({}, word), (Borders{3, 6}));
@@ -164,19 +164,19 @@ TEST(CharacterJoints, AreCharactersThatATokenHasSideBySide) {
   EXPECT_EQ(cuts_with({"\x80\xE4", "\x80\xE4\xB8"}, word), Borders{6});
 }
 
-TEST(CharacterJoints, AreFoundOneAfterAnother) {
+TEST(MergeBoundaries, AreFoundOneAfterAnother) {
   using Borders = std::vector<size_t>;
   const std::string word = "\u4e00\u4e2d\u6587";
-  EXPECT_EQ(next_cuts(joints_with({}), " a" + word), (Borders{5, 8}));
-  EXPECT_EQ(next_cuts(joints_with({"\xE4\xB8", "\xAD\xE6"}), word), Borders{3});
-  EXPECT_EQ(next_cuts(joints_with({}), "a\u00e9\u0e01\u0e02\u2014a\u0e01"), (Borders{6, 9}));
-  EXPECT_EQ(next_cuts(joints_with({"\x81\xE0"}), "\u0e02\u0e01\u0e02\u0e02"), (Borders{3, 9}));
-  EXPECT_EQ(next_cuts(CharacterJoints(), word), Borders());
-  EXPECT_EQ(next_cuts(joints_with({}), "\u0e01"), Borders());
-  EXPECT_EQ(next_cuts(joints_with({}), ""), Borders());
+  EXPECT_EQ(next_cuts(boundaries_with({}), " a" + word), (Borders{5, 8}));
+  EXPECT_EQ(next_cuts(boundaries_with({"\xE4\xB8", "\xAD\xE6"}), word), Borders{3});
+  EXPECT_EQ(next_cuts(boundaries_with({}), "a\u00e9\u0e01\u0e02\u2014a\u0e01"), (Borders{6, 9}));
+  EXPECT_EQ(next_cuts(boundaries_with({"\x81\xE0"}), "\u0e02\u0e01\u0e02\u0e02"), (Borders{3, 9}));
+  EXPECT_EQ(next_cuts(MergeBoundaries(), word), Borders());
+  EXPECT_EQ(next_cuts(boundaries_with({}), "\u0e01"), Borders());
+  EXPECT_EQ(next_cuts(boundaries_with({}), ""), Borders());
 }
 
-TEST(CharacterJoints, KeepTokensThatMergingNeverGivesFromBeingParts) {
+TEST(MergeBoundaries, KeepTokensThatMergingNeverGivesFromBeingParts) {
   using Borders = std::vector<uint32_t>;
   const std::string pair = "\u4e00\u4e2d";
   const std::string other = "\u6587";
@@ -196,13 +196,13 @@ TEST(CharacterJoints, KeepTokensThatMergingNeverGivesFromBeingParts) {
             (Borders{6, 9, 15}));
 }
 
-TEST(CharacterJoints, CutWordsAtEveryPlaceOfABlock) {
+TEST(MergeBoundaries, CutWordsAtEveryPlaceOfABlock) {
   const BpeModel model = model_of(all_bytes());
   const auto table = MergeTable::build(model);
   ASSERT_TRUE(table);
   for (size_t before = 0; before < 130; ++before) {
     const auto at = static_cast<uint32_t>(before);
-    EXPECT_EQ(cuts(table->joints(), std::string(before, 'x') + "\u4e00\u4e2d\u6587"),
+    EXPECT_EQ(cuts(table->boundaries(), std::string(before, 'x') + "\u4e00\u4e2d\u6587"),
               (std::vector<uint32_t>{at + 3, at + 6}));
   }
 }
