@@ -30,7 +30,7 @@ ORDER = {
     "serving": "base io text tokenizer",
     "kernels": "base",
     # ---- the LibTorch boundary: LibTorch is known only below ----
-    "libtorch": "base kernels logging samples",
+    "libtorch": "base kernels",
     "parallel": "base text model libtorch",
     "nn": "base text megatron model checkpoint kernels libtorch parallel",
     "train": "base io text megatron model dataset samples checkpoint schedule logging kernels libtorch parallel nn",

@@ -1,9 +1,10 @@
 #include "libmeg/libtorch/device_figures.h"
 
-#include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 #include <sys/resource.h>
+
+#include <optional>
 
 #ifdef MEG_HAS_CUDA
 #include <cuda_runtime_api.h>
@@ -48,18 +49,6 @@ std::string device_identity([[maybe_unused]] at::Device device) {
   }
 #endif
   return identity;
-}
-
-std::optional<logging::DeviceMemory> device_memory(at::Device device) {
-  if (device.is_cpu()) return std::nullopt;
-  c10::DeviceAllocator* const allocator = c10::getDeviceAllocator(device.type());
-  if (!allocator->initialized()) return logging::DeviceMemory();
-  const auto stats = allocator->getDeviceStats(index_of(device));
-  constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
-  return logging::DeviceMemory{.allocated = stats.allocated_bytes[kAll].current,
-                               .max_allocated = stats.allocated_bytes[kAll].peak,
-                               .reserved = stats.reserved_bytes[kAll].current,
-                               .max_reserved = stats.reserved_bytes[kAll].peak};
 }
 
 int64_t peak_resident_bytes() {

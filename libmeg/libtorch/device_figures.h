@@ -3,10 +3,7 @@
 #include <c10/core/Device.h>
 
 #include <cstdint>
-#include <optional>
 #include <string>
-
-#include "libmeg/logging/log_lines.h"
 
 namespace meg::libtorch {
 
@@ -16,10 +13,6 @@ std::string device_name(at::Device device);
 /// The unique id of a GPU, or of a part of one, as nvidia-smi prints it after "GPU-"; empty for
 /// CPUs.
 std::string device_identity(at::Device device);
-
-/// Memory that LibTorch's allocator holds on a GPU, zeros before its first tensor; nullopt for
-/// CPUs.
-std::optional<logging::DeviceMemory> device_memory(at::Device device);
 
 /// Bytes of memory that this process had at most so far.
 int64_t peak_resident_bytes();

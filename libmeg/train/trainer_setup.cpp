@@ -6,11 +6,11 @@
 #include "libmeg/io/atomic_file.h"
 #include "libmeg/libtorch/cuda_backend.h"
 #include "libmeg/libtorch/device_figures.h"
-#include "libmeg/libtorch/pinned_memory.h"
 #include "libmeg/nn/initialise_weights.h"
 #include "libmeg/parallel/check_same.h"
 #include "libmeg/train/internal/check_token_ids.h"
 #include "libmeg/train/internal/data_digest.h"
+#include "libmeg/train/internal/pinned_memory.h"
 #include "libmeg/train/internal/trainer_state.h"
 
 // Sets a run up in Megatron's order, in which its log lines come: the model with its first weights,
@@ -241,7 +241,7 @@ Status Trainer::State::build_data() {
   MEG_RETURN_IF_ERROR(check_token_ids(datasets, options.config.padded_vocab_size));
   // Copies to a GPU overlap with computing only from page-locked memory.
   print("> finished creating GPT datasets ...");
-  if (options.model.device.is_cuda()) options.batches.memory = libtorch::pinned_memory();
+  if (options.model.device.is_cuda()) options.batches.memory = pinned_memory();
   MEG_ASSIGN_OR_RETURN(
       data, TrainingData::create(std::move(datasets), options.batches, consumed_samples()));
   return {};

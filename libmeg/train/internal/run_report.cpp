@@ -1,15 +1,36 @@
 #include "libmeg/train/internal/run_report.h"
 
+#include <c10/core/CachingDeviceAllocator.h>
 #include <fmt/format.h>
 
 #include <ctime>
 #include <utility>
+
+#include "libmeg/libtorch/device_figures.h"
 
 // What a run prints and draws, by the revision of Megatron it follows. As in Megatron the last rank
 // speaks: it is the one that has the losses of a pipeline. Timers are taken on all ranks, since
 // their maximum needs a collective.
 
 namespace meg::train {
+namespace {
+
+/// Memory that LibTorch's allocator holds on a GPU, zeros before its first tensor; nullopt for
+/// CPUs.
+std::optional<logging::DeviceMemory> device_memory(at::Device device) {
+  if (device.is_cpu()) return std::nullopt;
+  c10::DeviceAllocator* const allocator = c10::getDeviceAllocator(device.type());
+  if (!allocator->initialized()) return logging::DeviceMemory();
+  const auto stats =
+      allocator->getDeviceStats(device.has_index() ? device.index() : at::DeviceIndex{0});
+  constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+  return logging::DeviceMemory{.allocated = stats.allocated_bytes[kAll].current,
+                               .max_allocated = stats.allocated_bytes[kAll].peak,
+                               .reserved = stats.reserved_bytes[kAll].current,
+                               .max_reserved = stats.reserved_bytes[kAll].peak};
+}
+
+}  // namespace
 
 Result<std::unique_ptr<RunReport>> RunReport::create(Options options,
                                                      const model::GptConfig& config,
@@ -60,7 +81,7 @@ void RunReport::memory(int64_t iteration) {
       print_(line);
     }
   }
-  const std::optional<logging::DeviceMemory> used = libtorch::device_memory(options_.timers.device);
+  const std::optional<logging::DeviceMemory> used = device_memory(options_.timers.device);
   print_(used.has_value() ? logging::memory_line(ranks_.world().rank(), iteration, *used)
                           : logging::resident_memory_line(ranks_.world().rank(), iteration,
                                                           libtorch::peak_resident_bytes()));

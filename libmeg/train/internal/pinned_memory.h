@@ -2,10 +2,10 @@
 
 #include "libmeg/samples/batches/micro_batch.h"
 
-namespace meg::libtorch {
+namespace meg::train {
 
 /// Page-locked memory, from which a GPU copies without waiting for the CPU. Only where LibTorch has
 /// a GPU.
 samples::BatchMemory pinned_memory();
 
-}  // namespace meg::libtorch
+}  // namespace meg::train

@@ -1,4 +1,4 @@
-#include "libmeg/libtorch/pinned_memory.h"
+#include "libmeg/train/internal/pinned_memory.h"
 
 #include <ATen/ATen.h>
 
@@ -7,7 +7,7 @@
 #include <memory>
 #include <mutex>
 
-namespace meg::libtorch {
+namespace meg::train {
 namespace {
 
 /// Tensors that own what was handed out, by its address.
@@ -41,4 +41,4 @@ samples::BatchMemory pinned_memory() {
               }};
 }
 
-}  // namespace meg::libtorch
+}  // namespace meg::train
