@@ -13,7 +13,7 @@
 #include "libmeg/megatron/megatron_version.h"
 #include "libmeg/megatron/tokenizer_identity.h"
 #include "libmeg/samples/blend.h"
-#include "libmeg/samples/cache/gpt_index_cache.h"
+#include "libmeg/samples/cache_callbacks.h"
 #include "libmeg/samples/sample_dataset.h"
 #include "libmeg/samples/split.h"
 

@@ -10,6 +10,7 @@
 #include "libmeg/dataset/indexed_dataset.h"
 #include "libmeg/megatron/megatron_version.h"
 #include "libmeg/samples/cache/gpt_index_files.h"
+#include "libmeg/samples/cache_callbacks.h"
 #include "libmeg/samples/gpt_index.h"
 #include "libmeg/samples/gpt_index_plan.h"
 #include "libmeg/samples/split.h"
@@ -26,10 +27,6 @@ struct GptIndexCacheFiles {
   /// The files of a complete cache, in the order in which they appear: all but the sidecar.
   std::vector<std::string> parts() const;
 };
-
-/// Called about 20 times a second, by the thread that waits, while another process builds `cache`
-/// (one of its files); return false to stop waiting with kCancelled. Empty: waits silently.
-using CacheWaiting = std::function<bool(const std::string& cache)>;
 
 /// The data from which a split's indices are built, and the places of their cache.
 struct GptIndexCacheRequest {
@@ -50,9 +47,6 @@ struct GptIndexCacheRequest {
 };
 
 class CacheSource;
-
-/// What was done to open a cache.
-enum class CacheOutcome { kFound, kBuilt, kRebuilt };
 
 struct GptIndexCache {
   GptIndex index;

@@ -7,7 +7,7 @@
 #include "libmeg/base/result.h"
 #include "libmeg/dataset/indexed_dataset.h"
 #include "libmeg/io/atomic_file.h"
-#include "libmeg/samples/cache_cancelled.h"
+#include "libmeg/samples/cache_callbacks.h"
 #include "libmeg/samples/gpt_index_plan.h"
 
 namespace meg::samples {

@@ -4,7 +4,7 @@
 #include <span>
 
 #include "libmeg/base/status.h"
-#include "libmeg/samples/cache_cancelled.h"
+#include "libmeg/samples/cache_callbacks.h"
 
 namespace meg::samples {
 

@@ -10,6 +10,7 @@
 #include "libmeg/base/result.h"
 #include "libmeg/dataset/indexed_dataset.h"
 #include "libmeg/io/mapping_pool.h"
+#include "libmeg/samples/cache/gpt_index_cache.h"
 #include "libmeg/samples/cache/internal/index_description.h"
 #include "libmeg/samples/gpt_datasets.h"
 #include "libmeg/samples/internal/gpt_dataset.h"

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 #include <string_view>
 
 #include "libmeg/base/status.h"
@@ -16,5 +17,12 @@ inline Status check_cancelled(const CacheCancelled& cancelled, std::string_view 
   if (!cancelled || !cancelled()) return {};
   return make_error(StatusCode::kCancelled, "{}: interrupted", what);
 }
+
+/// Called about 20 times a second, by the thread that waits, while another process builds `cache`
+/// (one of its files); return false to stop waiting with kCancelled. Empty: waits silently.
+using CacheWaiting = std::function<bool(const std::string& cache)>;
+
+/// What was done to open a cache.
+enum class CacheOutcome { kFound, kBuilt, kRebuilt };
 
 }  // namespace meg::samples
