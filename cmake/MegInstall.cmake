@@ -2,6 +2,12 @@
 
 include(CMakePackageConfigHelpers)
 set(meg_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/libmeg)
+get_property(meg_components GLOBAL PROPERTY MEG_COMPONENTS)
+get_property(meg_component_needs GLOBAL PROPERTY MEG_COMPONENT_NEEDS)
+set(meg_torch_note "")
+if(NOT MEG_WITH_TORCH)
+  set(meg_torch_note " (this libmeg was built without LibTorch)")
+endif()
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/libmegConfig.cmake.in
   ${CMAKE_BINARY_DIR}/libmegConfig.cmake INSTALL_DESTINATION ${meg_package_dir})
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/libmegConfigVersion.cmake
@@ -9,7 +15,9 @@ write_basic_package_version_file(${CMAKE_BINARY_DIR}/libmegConfigVersion.cmake
 install(FILES ${CMAKE_BINARY_DIR}/libmegConfig.cmake ${CMAKE_BINARY_DIR}/libmegConfigVersion.cmake
               ${CMAKE_CURRENT_LIST_DIR}/FindMegTorch.cmake
         DESTINATION ${meg_package_dir})
-install(EXPORT libmegTargets NAMESPACE meg:: DESTINATION ${meg_package_dir})
+foreach(component IN LISTS meg_components)
+  install(EXPORT libmeg_${component} NAMESPACE meg:: DESTINATION ${meg_package_dir})
+endforeach()
 
 # Man pages and completions are made of what the programs say; without Python they are left out.
 get_property(meg_programs GLOBAL PROPERTY MEG_PROGRAMS)

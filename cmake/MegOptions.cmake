@@ -54,15 +54,29 @@ function(meg_join_sources target)
   endforeach()
 endfunction()
 
-# meg_component(NAME [LINKS ...] [PRIVATE_LINKS ...] [EXCLUDES regex]) declares the component in this folder as meg::NAME:
-# all of its sources, and as public headers, which are installed, those that lie in no folder named
-# `internal`. LINKS names only components that stand above it, and its third parties. EXCLUDES: sources of another
-# target.
+# Every header that is installed; the file says what for.
+set(meg_header_list ${PROJECT_SOURCE_DIR}/libmeg/installed_headers.txt)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${meg_header_list})
+file(STRINGS ${meg_header_list} meg_installed_headers REGEX "\\.h$")
+
+# meg_component(NAME [LINKS ...] [PRIVATE_LINKS ...] [PACKAGES ...] [PKG_CONFIG ...] [EXCLUDES regex]) declares the
+# component in this folder as meg::NAME: all of its sources, and its headers, of which those in the list are installed.
+# LINKS names only components that stand above it, and targets of PACKAGES, which find_package finds here and for those
+# who use the installed component. PKG_CONFIG: modules, linked as private ones. EXCLUDES: sources of another target.
 function(meg_component name)
-  cmake_parse_arguments(component "" "EXCLUDES" "LINKS;PRIVATE_LINKS" ${ARGN})
+  cmake_parse_arguments(component "" "EXCLUDES" "LINKS;PRIVATE_LINKS;PACKAGES;PKG_CONFIG" ${ARGN})
+  foreach(package IN LISTS component_PACKAGES)
+    find_package(${package} REQUIRED)
+  endforeach()
+  if(component_PKG_CONFIG)
+    find_package(PkgConfig REQUIRED)
+  endif()
+  foreach(module IN LISTS component_PKG_CONFIG)
+    pkg_check_modules(${module} REQUIRED IMPORTED_TARGET ${module})
+    list(APPEND component_PRIVATE_LINKS PkgConfig::${module})
+  endforeach()
+
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS *.cpp)
-  file(GLOB_RECURSE headers CONFIGURE_DEPENDS *.h)
-  list(FILTER headers EXCLUDE REGEX "/internal/")
   if(component_EXCLUDES)
     list(FILTER sources EXCLUDE REGEX "${component_EXCLUDES}")
   endif()
@@ -70,14 +84,36 @@ function(meg_component name)
   meg_join_sources(meg_${name})
   add_library(meg::${name} ALIAS meg_${name})
   set_target_properties(meg_${name} PROPERTIES EXPORT_NAME ${name})
-  target_sources(meg_${name} PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}
-                 FILES ${headers})
   target_link_libraries(meg_${name} PUBLIC ${component_LINKS}
                         PRIVATE $<BUILD_INTERFACE:meg_options> ${component_PRIVATE_LINKS})
   target_compile_features(meg_${name} PUBLIC cxx_std_20)
-  install(TARGETS meg_${name} EXPORT libmegTargets
+
+  set(installed_headers ${meg_installed_headers})
+  list(FILTER installed_headers INCLUDE REGEX "^libmeg/${name}/")
+  list(TRANSFORM installed_headers PREPEND ${PROJECT_SOURCE_DIR}/)
+  target_sources(meg_${name} PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${installed_headers})
+  # The others in a target that nobody links, so that each is compiled alone, as the installed ones are.
+  file(GLOB_RECURSE headers CONFIGURE_DEPENDS *.h)
+  list(FILTER headers EXCLUDE REGEX "/internal/")
+  list(REMOVE_ITEM headers ${installed_headers})
+  add_library(meg_${name}_headers INTERFACE)
+  target_link_libraries(meg_${name}_headers INTERFACE meg_${name})
+  target_sources(meg_${name}_headers INTERFACE FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${headers})
+
+  install(TARGETS meg_${name} EXPORT libmeg_${name}
           ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
           FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  # What libmegConfig.cmake says of it.
+  set(links ${component_LINKS} ${component_PRIVATE_LINKS})
+  list(FILTER links INCLUDE REGEX "^meg::")
+  list(REMOVE_ITEM links meg::torch)
+  list(TRANSFORM links REPLACE "^meg::" "")
+  set_property(GLOBAL APPEND PROPERTY MEG_COMPONENTS ${name})
+  string(CONCAT needs
+    "set(libmeg_${name}_components ${links})\n"
+    "set(libmeg_${name}_packages ${component_PACKAGES})\n"
+    "set(libmeg_${name}_modules ${component_PKG_CONFIG})\n")
+  set_property(GLOBAL APPEND_STRING PROPERTY MEG_COMPONENT_NEEDS "${needs}")
 endfunction()
 
 # meg_module(NAME OWNER SOURCES ... LINKS ...): libmeg_NAME.so, which the component OWNER opens when it is needed, so that

@@ -3,7 +3,8 @@
 
 A component (a folder of libmeg/) includes only itself and the components that ORDER names for it; nothing
 includes a file of another component's `internal` folder; the folders of checkpoint/ and tokenizer/ have an
-order of their own; no LibTorch or CUDA header is included above the LibTorch boundary; nothing in libmeg/ includes tools/
+order of their own; the installed headers include only each other, and those for support have a user header
+that needs them; no LibTorch or CUDA header is included above the LibTorch boundary; nothing in libmeg/ includes tools/
 or tests/; each file is in the namespace of its component. Prints each offence, exits 1 if there is any.
 """
 
@@ -89,8 +90,6 @@ def offence(where, target):
         return f"{component} knows no CUDA"
     if parts[0] != "libmeg":
         return None
-    if "internal" in parts and where[-1].endswith(".h") and "internal" not in where:
-        return "a public header, which is installed, may not include one that is not"
     if parts[1] != component:
         if parts[1] not in ORDER[component].split():
             return f"{component} may not include {parts[1]}"
@@ -116,6 +115,32 @@ def wrong_folder(parts):
     return None
 
 
+def headers_of(text):
+    """The two parts of libmeg/installed_headers.txt."""
+    user, _, support = text.partition("support:\n")
+    return tuple(set(re.findall(r"^libmeg/\S+\.h$", part, re.M)) for part in (user, support))
+
+
+def wrong_headers(root):
+    """What is wrong with the list of installed headers."""
+    name = "libmeg/installed_headers.txt"
+    user, support = headers_of((root / name).read_text())
+    reached, waiting = set(), sorted(user)
+    while waiting:
+        header = waiting.pop()
+        if header in reached:
+            continue
+        reached.add(header)
+        if not (root / header).is_file() or "internal" in header.split("/"):
+            yield f"{name}: {header}: expected a header in no folder `internal`"
+            continue
+        for included in re.findall(r'^#include "(libmeg/[^"]+)"', (root / header).read_text(), re.M):
+            waiting.append(included)
+            if included not in user | support:
+                yield f"{name}: {header} includes {included}, which is not installed"
+    yield from (f"{name}: {header}: no user header needs it" for header in sorted(support - reached))
+
+
 def wrong_namespace(component, text):
     """A namespace of the text that is not its component's, or None."""
     own = "meg" if component == "base" else f"meg::{component}"
@@ -126,7 +151,7 @@ def wrong_namespace(component, text):
 
 
 def check(root):
-    found = []
+    found = list(wrong_headers(root))
     for folder in ("libmeg", "tools", "examples"):
         for path in sorted((root / folder).rglob("*")):
             if path.suffix not in (".h", ".cpp", ".cu", ".cuh"):

@@ -5,6 +5,7 @@
 - C++ shown is part of a file in examples/
 - figures of the README's performance tables are those of docs/performance.md
 - messages that head docs/faq.md's entries are in the sources
+- the headers in docs/library.md's table are the user headers of libmeg/installed_headers.txt
 - tests and fuzzers that docs/security.md names exist
 
 Prints each offence, exits 1 if there is any. tests/project/page_commands_test.py runs the commands shown.
@@ -97,6 +98,17 @@ def unknown_headers(page):
             yield f"no header {header}"
 
 
+def other_user_headers(page):
+    if page.name != "library.md":
+        return
+    listed = text_of(ROOT / "libmeg" / "installed_headers.txt").partition("support:\n")[0]
+    expected = set(re.findall(r"^libmeg/\S+\.h$", listed, re.MULTILINE))
+    cells = re.findall(r"^\| (`libmeg/[^|]+) \|", text_of(page), re.MULTILINE)
+    shown = set(re.findall(r"`([^`]+)`", " ".join(cells)))
+    yield from (f"user header {header} is not in the table" for header in sorted(expected - shown))
+    yield from (f"{header} is no user header" for header in sorted(shown - expected))
+
+
 def names_of_tests():
     tests = [(path, text_of(path)) for path in (ROOT / "tests").rglob("*") if path.suffix in (".cpp", ".py")]
     for path, text in tests:
@@ -117,7 +129,7 @@ def unknown_tests(page):
                 if name.endswith("_fuzz") and name not in named)
 
 
-CHECKS = [broken_links, unknown_code, unmeasured_figures, stale_messages, unknown_headers, unknown_tests]
+CHECKS = [broken_links, unknown_code, unmeasured_figures, stale_messages, unknown_headers, other_user_headers, unknown_tests]
 
 
 def main():

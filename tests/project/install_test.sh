@@ -1,19 +1,42 @@
 #!/usr/bin/env bash
-# Installs the build folder $1 into a temporary prefix, builds the examples against it, and builds and
-# runs a project there. $2: the project's source folder, $3: that of the examples, $4: the C++ compiler.
+# Installs the build folder $1 into a temporary prefix, builds each user header and the examples against it, and
+# builds and runs a project there that has neither LibTorch nor CUDA. $2: the checkout, $3: the C++ compiler.
 set -euo pipefail
-build="$1" consumer="$2" examples="$3" compiler="$4"
+build="$1" checkout="$2" compiler="$3"
 scratch="$(mktemp -d)"
 trap 'rm -rf "$scratch"' EXIT
 
 cmake --install "$build" --prefix "$scratch/prefix" >/dev/null
-for source in "$consumer" "$examples"; do
-  project="$scratch/$(basename "$source")"
-  cmake -S "$source" -B "$project" -G Ninja -DCMAKE_BUILD_TYPE=Release \
-    -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_PREFIX_PATH="$scratch/prefix" >/dev/null
-  cmake --build "$project"
-done
-"$scratch/consumer/consumer"
+
+# configure SOURCE [ARGUMENT ...]: a project against the prefix.
+configure() {
+  cmake -S "$checkout/$1" -B "$scratch/$(basename "$1")" -G Ninja -DCMAKE_CXX_COMPILER="$compiler" \
+    -DCMAKE_PREFIX_PATH="$scratch/prefix" "${@:2}"
+}
+without_torch=(-DCMAKE_DISABLE_FIND_PACKAGE_MegTorch=ON -DCMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON)
+configure tests/project/consumer "${without_torch[@]}" >/dev/null
+cmake --build "$scratch/consumer"
+"$scratch/consumer/consumer" "$scratch/small" "$checkout/testdata/tokenizer" "$checkout/testdata/checkpoint"
+configure examples "${without_torch[@]}" >/dev/null
+cmake --build "$scratch/examples"
+configure tests/project/headers >/dev/null
+cmake --build "$scratch/headers"
+
+# refuses COMPONENT MESSAGE: find_package says why it cannot give a component.
+refuses() {
+  said="$(configure tests/project/consumer "${without_torch[@]}" -DCOMPONENTS="$1" 2>&1 || true)"
+  if ! grep -F "$2" <<<"$said"; then
+    echo "error: find_package(libmeg COMPONENTS $1): expected $2, found $said" >&2
+    exit 1
+  fi
+}
+refuses datasets 'component datasets: expected one of base io '
+if grep -q 'MEG_WITH_TORCH:.*=ON' "$build/CMakeCache.txt"; then
+  refuses generation 'component libtorch: MegTorch not found'
+else
+  refuses generation 'component generation: expected one of base io '
+fi
+
 # Both of those who read Parquet find the installed module, and say so where it is not there.
 module="$(find "$scratch/prefix" -name libmeg_arrow.so)"
 parquet() {
