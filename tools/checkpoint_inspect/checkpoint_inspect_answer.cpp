@@ -10,6 +10,7 @@
 
 #include "libmeg/checkpoint/inspect/named_code.h"
 #include "libmeg/checkpoint/inspect/pickle_outline.h"
+#include "tools/common/field_flags.h"
 #include "tools/common/json_output.h"
 
 // The answer of checkpoint_inspect as one JSON object. --json prints it as it is; text and HTML are
@@ -36,7 +37,7 @@ ordered_json finite_or_null(double value) {
 }
 
 ordered_json error_json(const Status& status) {
-  return status.ok() ? ordered_json() : ordered_json(status.message());
+  return status.ok() ? ordered_json() : ordered_json(with_flags(status.message()));
 }
 
 void add_layout(const checkpoint::CheckpointSummary& summary, ordered_json& answer) {

@@ -16,6 +16,7 @@
 #include "tools/checkpoint_util/checkpoint_util_huggingface.h"
 #include "tools/checkpoint_util/checkpoint_util_report.h"
 #include "tools/common/byte_size.h"
+#include "tools/common/field_flags.h"
 #include "tools/common/found_instead.h"
 #include "tools/common/interruption.h"
 #include "tools/common/progress_bar.h"
@@ -74,7 +75,7 @@ void print_plan(const checkpoint::MegatronCheckpoint& checkpoint,
     print(fmt::format("file: {}, {}", file.path,
                       byte_size_text(static_cast<int64_t>(file.layout.file_size))));
   }
-  for (const std::string& text : plan.notes) print("note: " + text);
+  for (const std::string& text : plan.notes) print("note: " + with_flags(text));
 }
 
 /// bar: outlives the transfers.
@@ -111,7 +112,7 @@ Status save_dist(const checkpoint::MegatronCheckpoint& checkpoint,
       checkpoint::save_torch_dist(checkpoint, arguments.save_dir, options);
   bar.clear();
   if (!saved.has_value()) return saved.error();
-  for (const std::string& text : saved->notes) print("note: " + text);
+  for (const std::string& text : saved->notes) print("note: " + with_flags(text));
   print(fmt::format("  successfully saved checkpoint at iteration {:7d} to {}", iteration,
                     arguments.save_dir));
   print(fmt::format("wrote {}", byte_size_text(static_cast<int64_t>(saved->bytes))));

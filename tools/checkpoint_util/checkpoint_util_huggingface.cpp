@@ -8,6 +8,7 @@
 #include "libmeg/tokenizer/registry/open_tokenizer.h"
 #include "tools/checkpoint_util/checkpoint_util_report.h"
 #include "tools/common/byte_size.h"
+#include "tools/common/field_flags.h"
 #include "tools/common/interruption.h"
 #include "tools/common/progress_bar.h"
 
@@ -28,7 +29,7 @@ void print_plan(const checkpoint::MegatronCheckpoint& checkpoint,
     print(fmt::format("file: {}, {}", file.name,
                       byte_size_text(static_cast<int64_t>(file.layout.file_size))));
   }
-  for (const std::string& text : plan.notes) print("note: " + text);
+  for (const std::string& text : plan.notes) print("note: " + with_flags(text));
 }
 
 /// The special tokens of the tokenizer that the checkpoint's args name, where its files are here.

@@ -10,13 +10,14 @@
 
 #include "libmeg/text/terminal_text.h"
 #include "tools/common/byte_size.h"
+#include "tools/common/field_flags.h"
 
 namespace meg::tools {
 namespace {
 
 /// One write, so that lines of several threads do not mix.
 void print_line(std::string_view kind, std::string_view text) {
-  const std::string line = fmt::format("{}: {}\n", kind, text::terminal_text(text));
+  const std::string line = fmt::format("{}: {}\n", kind, text::terminal_text(with_flags(text)));
   // Where both go to one terminal or file, what was printed before stands before.
   std::fflush(stdout);
   std::fwrite(line.data(), 1, line.size(), stderr);

@@ -10,6 +10,8 @@ namespace meg::tools {
 /// The exit status of a wrong command line, as Python's argparse has it.
 inline constexpr int kUsageError = 2;
 
+/// These print texts of the library with_flags().
+
 /// Prints `error: message` on standard error, where it should be the last line, and returns 1.
 int fail(const Status& status);
 

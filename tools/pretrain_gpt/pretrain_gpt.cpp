@@ -11,6 +11,7 @@
 #include "libmeg/model/vocab_padding.h"
 #include "libmeg/tokenizer/registry/open_tokenizer.h"
 #include "tools/common/byte_size.h"
+#include "tools/common/field_flags.h"
 #include "tools/common/flags/flags.h"
 #include "tools/common/interruption.h"
 #include "tools/common/passive_openmp.h"
@@ -133,7 +134,7 @@ Status train(const PretrainFlags& flags, const parallel::ParallelState& ranks) {
   stop_at_signals();
   StepProgress progress(options.length.train_iters);
   const train::TrainerHooks hooks{
-      .print = [&progress](const std::string& line) { progress.print_line(line); },
+      .print = [&progress](const std::string& line) { progress.print_line(with_flags(line)); },
       .received_signal = interrupting_signal};
   MEG_ASSIGN_OR_RETURN(const std::unique_ptr<train::Trainer> trainer,
                        train::Trainer::create(std::move(options), hooks, ranks));

@@ -50,7 +50,7 @@ ordered_json report_json(const checkpoint::CheckpointReport& report) {
   object["parameters"] = report.parameter_count;
   object["tensors"] = report.tensors;
   object["bytes"] = report.bytes;
-  object["notes"] = report.notes;
+  object["notes"] = notes_json(report.notes);
   object["problems"] = problems_json(report.problems);
   return object;
 }

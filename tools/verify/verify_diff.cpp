@@ -14,6 +14,7 @@
 #include "tools/common/json_output.h"
 #include "tools/common/progress_bar.h"
 #include "tools/common/report.h"
+#include "tools/verify/problems.h"
 #include "tools/verify/verify_programs.h"
 
 namespace meg::tools {
@@ -90,7 +91,7 @@ ordered_json diff_json(const checkpoint::MegatronCheckpoint& a,
   object["parameters"] = diff.parameters;
   object["tensors"] = diff.tensors;
   object["elements"] = diff.elements;
-  object["notes"] = diff.notes;
+  object["notes"] = notes_json(diff.notes);
   object["only_in_a"] = diff.only_in_a;
   object["only_in_b"] = diff.only_in_b;
   object["fields"] = ordered_json::array();

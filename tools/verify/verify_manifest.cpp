@@ -52,7 +52,7 @@ ordered_json report_json(const std::string& path, const checkpoint::MegatronChec
   object["manifest"] = path;
   object["ok"] = report.ok();
   object["tensors"] = report.tensors;
-  object["notes"] = report.notes;
+  object["notes"] = notes_json(report.notes);
   object["problems"] = problems_json(report.problems);
   return object;
 }
