@@ -76,6 +76,9 @@ def messages_of_the_sources():
     paths += [path for where in ("libmeg", "tools") for path in (ROOT / where).rglob("*.h")]
     text = "\n".join(map(text_of, paths + sorted(ROOT.glob("scripts/*.sh"))))
     joined = re.sub(r'"\s*\n\s*"', "", text)
+    # The library's fields, as programs print them.
+    joined = re.sub(r"`(\w+)( = false)?`",
+                    lambda field: ("--no-" if field[2] else "--") + field[1].replace("_", "-"), joined)
     return re.sub(r"(\{[^{}\n]*\}|\$\w+)+", "...", joined)
 
 

@@ -27,7 +27,7 @@ Status take_checkpoint_args(megatron::ArgumentValues& args) {
   reader.take("load", folder);
   reader.take("ckpt_step", ckpt_step);
   if (!folder.has_value()) {
-    return Status(StatusCode::kInvalidArgument, "--use-checkpoint-args needs --load");
+    return Status(StatusCode::kInvalidArgument, "`use_checkpoint_args` needs `load`");
   }
   MEG_ASSIGN_OR_RETURN(const checkpoint::MegatronCheckpoint checkpoint,
                        open_weights(*folder, {}, ckpt_step));

@@ -153,10 +153,10 @@ Result<int64_t> sequence_length_of(const ModelRequest& request, const model::Gpt
   const int64_t positions = config.max_position_embeddings;
   const int64_t length = request.sequence_length.value_or(
       std::min(positions, config.most_positions().value_or(positions)));
-  MEG_RETURN_IF_ERROR(config.check_positions("--seq-length", length));
+  MEG_RETURN_IF_ERROR(config.check_positions("`seq_length`", length));
   if (length > 0) return length;
   return Status(StatusCode::kInvalidArgument,
-                "--seq-length is required: the checkpoint does not state a sequence length");
+                "`seq_length` is required: the checkpoint does not state a sequence length");
 }
 
 /// Padded where the ranks could not share them equally.

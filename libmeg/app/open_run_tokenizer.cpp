@@ -11,20 +11,17 @@
 namespace meg::app {
 namespace {
 
-/// "--tokenizer-type Llama2Tokenizer --tokenizer-model t.model", as far as the args name it.
-std::string flags_of_args(const checkpoint::MegatronCheckpoint& checkpoint) {
-  std::string flags;
-  for (const auto& [flag, dest] : {std::pair("--tokenizer-type", "tokenizer_type"),
-                                   {"--tokenizer-model", "tokenizer_model"},
-                                   {"--vocab-file", "vocab_file"},
-                                   {"--merge-file", "merge_file"}}) {
-    const std::optional<megatron::FieldValue> value = checkpoint.described_arg(dest);
+/// "`tokenizer_type` Llama2Tokenizer `tokenizer_model` t.model", as far as the args name it.
+std::string tokenizer_of_args(const checkpoint::MegatronCheckpoint& checkpoint) {
+  std::string fields;
+  for (const char* field : {"tokenizer_type", "tokenizer_model", "vocab_file", "merge_file"}) {
+    const std::optional<megatron::FieldValue> value = checkpoint.described_arg(field);
     const std::string* text = value.has_value() ? std::get_if<std::string>(&*value) : nullptr;
     if (text == nullptr || text->empty()) continue;
-    flags += fmt::format("{}{} {}", flags.empty() ? "" : " ", flag,
-                         text::printable_name(*text, /*limit=*/200));
+    fields += fmt::format("{}`{}` {}", fields.empty() ? "" : " ", field,
+                          text::printable_name(*text, /*limit=*/200));
   }
-  return flags;
+  return fields;
 }
 
 }  // namespace
@@ -33,15 +30,15 @@ Result<std::unique_ptr<tokenizer::Tokenizer>> open_run_tokenizer(
     const tokenizer::TokenizerOptions& options, const std::optional<std::string>& load,
     std::optional<int64_t> ckpt_step) {
   Result<std::unique_ptr<tokenizer::Tokenizer>> tokenizer = tokenizer::open_tokenizer(options);
-  const bool lacks_flags =
+  const bool lacks_options =
       !tokenizer.has_value() && tokenizer.error().code() == StatusCode::kInvalidArgument;
-  if (!lacks_flags || !load.has_value()) return tokenizer;
+  if (!lacks_options || !load.has_value()) return tokenizer;
   // Only for the message: what is wrong with the checkpoint is said where it is loaded.
   const auto checkpoint = open_weights(*load, {}, ckpt_step);
-  const std::string flags = checkpoint.has_value() ? flags_of_args(*checkpoint) : "";
-  if (flags.empty()) return tokenizer;
+  const std::string fields = checkpoint.has_value() ? tokenizer_of_args(*checkpoint) : "";
+  if (fields.empty()) return tokenizer;
   return make_error(StatusCode::kInvalidArgument, "{}; the checkpoint's args say {}",
-                    tokenizer.error().message(), flags);
+                    tokenizer.error().message(), fields);
 }
 
 }  // namespace meg::app

@@ -8,17 +8,17 @@
 namespace meg::model {
 namespace {
 
-constexpr const char* kLayers = "--num-layers-per-virtual-pipeline-stage";
-constexpr const char* kStages = "--num-virtual-stages-per-pipeline-rank";
+constexpr const char* kLayers = "`num_layers_per_virtual_pipeline_stage`";
+constexpr const char* kStages = "`num_virtual_stages_per_pipeline_rank`";
 
-Status found_both(const char* flag, const char* other) {
-  return make_error(StatusCode::kInvalidArgument, "{}: cannot be combined with {}", flag, other);
+Status found_both(const char* field, const char* other) {
+  return make_error(StatusCode::kInvalidArgument, "{}: cannot be combined with {}", field, other);
 }
 
-Status check_divides(const char* flag, int64_t layers, int64_t found) {
+Status check_divides(const char* field, int64_t layers, int64_t found) {
   if (layers > 0 && found > 0 && layers % found == 0) return {};
   return make_error(StatusCode::kInvalidArgument,
-                    "{}: expected a divisor of the {} layers of a stage, found {}", flag, layers,
+                    "{}: expected a divisor of the {} layers of a stage, found {}", field, layers,
                     found);
 }
 
@@ -28,7 +28,7 @@ Result<int64_t> stages_of_layout(const std::string& text, int64_t pipeline_model
   const auto found = static_cast<int64_t>(stages.size());
   if (found % pipeline_model_parallel_size == 0) return found / pipeline_model_parallel_size;
   return make_error(StatusCode::kInvalidArgument,
-                    "--pipeline-model-parallel-layout: expected a multiple of the {} pipeline "
+                    "`pipeline_model_parallel_layout`: expected a multiple of the {} pipeline "
                     "stages, found {} stages",
                     pipeline_model_parallel_size, found);
 }
@@ -41,7 +41,7 @@ Result<int64_t> VirtualStages::size(int64_t num_layers, const ParallelSizes& siz
   if (layers_of_each.has_value() && stages.has_value()) return found_both(kStages, kLayers);
   const PipelineSplit& split = sizes.split;
   if (split.pipeline_model_parallel_layout.has_value()) {
-    constexpr const char* kLayout = "--pipeline-model-parallel-layout";
+    constexpr const char* kLayout = "`pipeline_model_parallel_layout`";
     if (layers_of_each.has_value()) return found_both(kLayout, kLayers);
     if (stages.has_value()) return found_both(kLayout, kStages);
     return stages_of_layout(*split.pipeline_model_parallel_layout,
@@ -54,9 +54,9 @@ Result<int64_t> VirtualStages::size(int64_t num_layers, const ParallelSizes& siz
     // Stages have layers of different numbers then.
     if (has_ends) {
       return found_both(kLayers,
-                        "--decoder-first-pipeline-num-layers and "
-                        "--decoder-last-pipeline-num-layers, beside which "
-                        "--num-virtual-stages-per-pipeline-rank is given");
+                        "`decoder_first_pipeline_num_layers` and "
+                        "`decoder_last_pipeline_num_layers`, beside which "
+                        "`num_virtual_stages_per_pipeline_rank` is given");
     }
     MEG_RETURN_IF_ERROR(check_divides(kLayers, layers, *layers_of_each));
     return layers / *layers_of_each;

@@ -44,11 +44,11 @@ Result<std::string> told(ProcessGroup& group, int source, const std::string& tex
 }
 
 Status check_supported(const Mesh& mesh) {
-  for (const auto& [axis, flag] : {std::pair(Axis::kContext, "--context-parallel-size"),
-                                   std::pair(Axis::kExpert, "--expert-model-parallel-size")}) {
+  for (const auto& [axis, field] : {std::pair(Axis::kContext, "`context_parallel_size`"),
+                                    std::pair(Axis::kExpert, "`expert_model_parallel_size`")}) {
     if (mesh.size(axis) == 1) continue;
-    return make_error(StatusCode::kUnsupported, "{}: expected 1, found {}: not supported yet", flag,
-                      mesh.size(axis));
+    return make_error(StatusCode::kUnsupported, "{}: expected 1, found {}: not supported yet",
+                      field, mesh.size(axis));
   }
   return {};
 }

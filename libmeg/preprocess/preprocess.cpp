@@ -56,36 +56,36 @@ Status check_options(const PreprocessOptions& options, const tokenizer::Tokenize
     return invalid("workers, partitions and chunk_bytes: expected at least 1");
   }
   if (options.min_tokens < 0) {
-    return invalid(fmt::format("--min-tokens: expected at least 0, found {}", options.min_tokens));
+    return invalid(fmt::format("`min_tokens`: expected at least 0, found {}", options.min_tokens));
   }
   // The limit counts documents of the input, of which it is not known yet which are empty.
   if (options.max_documents && (options.skip_empty_documents || options.partitions > 1)) {
     return invalid(
-        "--max-documents: cannot be combined with --partitions, or with a revision that drops "
+        "`max_documents`: cannot be combined with `partitions`, or with a revision that drops "
         "empty documents");
   }
   if (options.input.shard.count > 1 && (options.max_documents || options.partitions > 1)) {
-    return invalid("--shard: cannot be combined with --partitions or --max-documents");
+    return invalid("`shard`: cannot be combined with `partitions` or `max_documents`");
   }
   if (options.provenance && (options.partitions > 1 || options.skip_empty_documents)) {
     return invalid(
-        "--provenance: cannot be combined with --partitions, or with a revision that drops empty "
+        "`provenance`: cannot be combined with `partitions`, or with a revision that drops empty "
         "documents");
   }
   if (options.append_eod && !tokenizer.eod()) {
-    return invalid("--append-eod: the vocabulary has no end-of-document token");
+    return invalid("`append_eod`: the vocabulary has no end-of-document token");
   }
   if (options.format == dataset::IndexFormat::kTntidx && dtype != DType::kInt32) {
     return invalid(fmt::format(
-        "--dtype {}: expected int32, the type of datasets of --dataset-impl lazy and cached",
+        "`dtype` {}: expected int32, the type of datasets of `dataset_impl` lazy and cached",
         dtype_name(dtype)));
   }
   if (dtype != DType::kUint16 && dtype != DType::kInt32) {
-    return invalid(fmt::format("--dtype: expected uint16 or int32, found {}", dtype_name(dtype)));
+    return invalid(fmt::format("`dtype`: expected uint16 or int32, found {}", dtype_name(dtype)));
   }
   const int32_t largest = std::max(tokenizer.max_id(), tokenizer.eod().value_or(0));
   if (dtype == DType::kUint16 && largest > 65535) {
-    return invalid(fmt::format("--dtype uint16: expected ids up to 65535, found {}", largest));
+    return invalid(fmt::format("`dtype` uint16: expected ids up to 65535, found {}", largest));
   }
   return Status();
 }
@@ -107,7 +107,7 @@ Result<int64_t> count_documents(const PreprocessOptions& options,
                                                            options.input, options.json_keys));
   if (source.has_pipe()) {
     return Status(StatusCode::kUnsupported,
-                  "--keep-sequential-samples: expected files, found a pipe, whose lines cannot be "
+                  "`keep_sequential_samples`: expected files, found a pipe, whose lines cannot be "
                   "counted in advance");
   }
   const Progress begin{.total_bytes = source.total_bytes()};
@@ -250,7 +250,7 @@ std::string what_was_left_out(const PreprocessSummary& summary, const Preprocess
     if (count > 0) reasons += fmt::format("{}{} {}", reasons.empty() ? "" : ", ", count, what);
   };
   add(summary.documents, "without tokens");
-  add(summary.short_documents, fmt::format("with fewer than --min-tokens {}", options.min_tokens));
+  add(summary.short_documents, fmt::format("with fewer than `min_tokens` {}", options.min_tokens));
   add(summary.skipped_lines, "invalid lines skipped");
   add(summary.blank_lines, "blank lines");
   return reasons.empty() ? "the input has none" : reasons;

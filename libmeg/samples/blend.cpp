@@ -54,13 +54,13 @@ Status check_weights(std::span<const double> weights, const megatron::MegatronVe
     // never drawn from.
     if (weight < 0 || (weight == 0 && version.open_sample_counts)) {
       return make_error(StatusCode::kInvalidArgument,
-                        "--data-path: expected weights above 0, found {}",
+                        "`data_path`: expected weights above 0, found {}",
                         text::python_float_text(weight));
     }
     sum += weight;
   }
   if (sum > 0) return {};
-  return Status(StatusCode::kInvalidArgument, "--data-path: expected weights with a sum above 0");
+  return Status(StatusCode::kInvalidArgument, "`data_path`: expected weights with a sum above 0");
 }
 
 /// The names of index caches are made of it: one dataset has one prefix, however it is named.
@@ -71,7 +71,7 @@ std::string prefix_of(std::string_view word) {
 Status not_in_pairs(std::span<const std::string> data_path, size_t place) {
   return make_error(
       StatusCode::kInvalidArgument,
-      "--data-path: expected a weight before each prefix or before none, found {} as argument {}",
+      "`data_path`: expected a weight before each prefix or before none, found {} as argument {}",
       text::printable(data_path[place]), place + 1);
 }
 
@@ -81,7 +81,7 @@ Result<Blend> parse_blend(std::span<const std::string> data_path,
                           const megatron::MegatronVersion& version) {
   Blend blend;
   if (data_path.empty()) {
-    return Status(StatusCode::kInvalidArgument, "--data-path: expected a dataset, found nothing");
+    return Status(StatusCode::kInvalidArgument, "`data_path`: expected a dataset, found nothing");
   }
   const bool weighted =
       // Decide as Megatron does: an even number of words whose first is a number are weights and
@@ -138,7 +138,7 @@ Result<std::vector<BlendPart>> blend_parts(std::span<const double> weights, int6
     const double built = on_top ? std::ceil(used * margin) : used;
     if (!(built < kMostSamples)) {
       return make_error(StatusCode::kInvalidArgument,
-                        "--mid-level-dataset-surplus: expected fewer than {:.0f} samples of a "
+                        "`mid_level_dataset_surplus`: expected fewer than {:.0f} samples of a "
                         "dataset, found {:.0f} with {}",
                         kMostSamples, built, surplus);
     }

@@ -28,7 +28,7 @@ Status usage(std::string message) {
   return Status(StatusCode::kInvalidArgument, std::move(message));
 }
 
-/// Parses a number of at least `least`; what: such as "--samples".
+/// Parses a number of at least `least`; what: such as "`samples`".
 Result<int64_t> parse_count(std::string_view text, int64_t least, std::string_view what) {
   const Result<int64_t> number = megatron::python_int(text);
   if (number.has_value() && *number >= least) return *number;
@@ -94,7 +94,7 @@ Result<DataPaths> read_paths(const DataArgs& args) {
     for (const Split split : kSplits) {
       if (paths.per_split[split_number(split)].empty()) continue;
       return make_error(StatusCode::kInvalidArgument,
-                        "expected one of --{}-data-path and --per-split-data-args-path",
+                        "expected one of `{}_data_path` and `per_split_data_args_path`",
                         split_name(split));
     }
     const std::string& path = *args.per_split_data_args_path;
@@ -111,15 +111,15 @@ Result<DataPaths> read_paths(const DataArgs& args) {
 
 /// Checks as validate_args does. Older revisions passed over all sources of documents but one.
 Status check_one_source(const DataArgs& args) {
-  std::string own = args.per_split_data_args_path.has_value() ? "--per-split-data-args-path" : "";
+  std::string own = args.per_split_data_args_path.has_value() ? "`per_split_data_args_path`" : "";
   for (const Split split : kSplits) {
     const bool given = !args.per_split_path[split_number(split)].empty();
-    if (own.empty() && given) own = fmt::format("--{}-data-path", split_name(split));
+    if (own.empty() && given) own = fmt::format("`{}_data_path`", split_name(split));
   }
   std::vector<std::string> sources;
-  if (args.mock_data) sources.emplace_back("--mock-data");
-  if (!args.data_path.empty()) sources.emplace_back("--data-path");
-  if (args.data_args_path.has_value()) sources.emplace_back("--data-args-path");
+  if (args.mock_data) sources.emplace_back("`mock_data`");
+  if (!args.data_path.empty()) sources.emplace_back("`data_path`");
+  if (args.data_args_path.has_value()) sources.emplace_back("`data_args_path`");
   if (!own.empty()) sources.push_back(own);
   if (sources.size() < 2) return Status();
   return make_error(StatusCode::kInvalidArgument, "expected one of {} and {}, found both",
@@ -146,7 +146,7 @@ Status resolve_blends(const DataArgs& args, GptDataConfig& config) {
     config.per_split[split_number(split)] = *blend;
     any = true;
   }
-  return any ? Status() : usage("--data-path is required");
+  return any ? Status() : usage("`data_path` is required");
 }
 
 Status resolve_surplus(const DataArgs& args, GptDataConfig& config) {
@@ -157,7 +157,7 @@ Status resolve_surplus(const DataArgs& args, GptDataConfig& config) {
     config.mid_level_dataset_surplus = surplus;
     return Status();
   }
-  return make_error(StatusCode::kUnsupported, "--mid-level-dataset-surplus: {} has none",
+  return make_error(StatusCode::kUnsupported, "`mid_level_dataset_surplus`: {} has none",
                     config.version.name);
 }
 
@@ -180,20 +180,21 @@ Result<std::optional<BatchRampup>> resolve_rampup(const DataArgs& args,
                                                   Notes& notes) {
   const std::vector<std::string>& words = args.rampup_batch_size;
   if (words.empty()) return std::optional<BatchRampup>();
-  constexpr std::string_view kFlag = "--rampup-batch-size";
+  constexpr std::string_view kField = "`rampup_batch_size`";
   if (words.size() != 3) {
     return make_error(StatusCode::kInvalidArgument,
-                      "{}: expected START INCREMENT SAMPLES, found {} values", kFlag, words.size());
+                      "{}: expected START INCREMENT SAMPLES, found {} values", kField,
+                      words.size());
   }
   // This applies only where the user names such a revision: by default the flag does what it says.
   if (args.megatron_version.has_value() && version.rampup_steps == megatron::RampupSteps::kNone) {
-    notes.push_back(fmt::format("{} has no effect in {} of Megatron-LM", kFlag, version.name));
+    notes.push_back(fmt::format("{} has no effect in {} of Megatron-LM", kField, version.name));
     return std::optional<BatchRampup>();
   }
   BatchRampup rampup;
-  MEG_ASSIGN_OR_RETURN(rampup.start, parse_count(words[0], 1, kFlag));
-  MEG_ASSIGN_OR_RETURN(rampup.increment, parse_count(words[1], 1, kFlag));
-  MEG_ASSIGN_OR_RETURN(rampup.samples, parse_count(words[2], 1, kFlag));
+  MEG_ASSIGN_OR_RETURN(rampup.start, parse_count(words[0], 1, kField));
+  MEG_ASSIGN_OR_RETURN(rampup.increment, parse_count(words[1], 1, kField));
+  MEG_ASSIGN_OR_RETURN(rampup.samples, parse_count(words[2], 1, kField));
   return std::optional(rampup);
 }
 
@@ -202,7 +203,7 @@ Result<BatchSchedule> resolve_batches(const DataArgs& args, int64_t ranks,
   // --samples states numbers of samples outright, which need no batch size to follow from.
   if (!args.micro_batch_size.has_value() && !args.global_batch_size.has_value() &&
       !args.samples.has_value()) {
-    return usage("--micro-batch-size or --global-batch-size is required");
+    return usage("`micro_batch_size` or `global_batch_size` is required");
   }
   MEG_ASSIGN_OR_RETURN(const std::optional<BatchRampup> rampup,
                        resolve_rampup(args, version, notes));
@@ -221,12 +222,12 @@ Result<PerSplit<std::optional<int64_t>>> parse_samples(std::string_view text) {
     const bool last = split == Split::kTest;
     if ((comma == std::string_view::npos) != last) {
       return make_error(StatusCode::kInvalidArgument,
-                        "--samples: expected TRAIN,VALID,TEST, found {}", text::printable(text));
+                        "`samples`: expected TRAIN,VALID,TEST, found {}", text::printable(text));
     }
     const std::string_view word = text::trimmed(rest.substr(0, comma));
     rest.remove_prefix(last ? rest.size() : comma + 1);
     if (word == "None") continue;
-    MEG_ASSIGN_OR_RETURN(samples[split_number(split)], parse_count(word, 0, "--samples"));
+    MEG_ASSIGN_OR_RETURN(samples[split_number(split)], parse_count(word, 0, "`samples`"));
   }
   return samples;
 }
@@ -316,10 +317,10 @@ Result<DataRun> resolve_data(const DataArgs& args,
   }
   MEG_RETURN_IF_ERROR(resolve_blends(args, config));
   MEG_RETURN_IF_ERROR(resolve_surplus(args, config));
-  if (!args.sequence_length.has_value()) return usage("--seq-length is required");
+  if (!args.sequence_length.has_value()) return usage("`seq_length` is required");
   // Megatron asserts it.
   if (args.defer_npy_index_mmap && !args.cache_path.has_value()) {
-    return usage("--data-cache-path is required with --dataloader-defer-npy-index-mmap");
+    return usage("`data_cache_path` is required with `dataloader_defer_npy_index_mmap`");
   }
   MEG_ASSIGN_OR_RETURN(const int64_t ranks, data_parallel_size(args, environment_world_size));
   MEG_ASSIGN_OR_RETURN(BatchSchedule batches, resolve_batches(args, ranks, config.version, notes));

@@ -17,11 +17,11 @@ constexpr int64_t kMaxSeed = std::numeric_limits<uint32_t>::max();
 
 Status check_config(const GptDataConfig& config) {
   if (config.seed < 0 || config.seed > kMaxSeed) {
-    return make_error(StatusCode::kInvalidArgument, "--seed: expected 0 to {}, found {}", kMaxSeed,
+    return make_error(StatusCode::kInvalidArgument, "`seed`: expected 0 to {}, found {}", kMaxSeed,
                       config.seed);
   }
   if (config.sequence_length < 1) {
-    return make_error(StatusCode::kInvalidArgument, "--seq-length: expected at least 1, found {}",
+    return make_error(StatusCode::kInvalidArgument, "`seq_length`: expected at least 1, found {}",
                       config.sequence_length);
   }
   for (const Split split : kSplits) {
@@ -58,7 +58,7 @@ Status build_split(Split split, const Blend& blend, bool cut, const GptDataConfi
   if (built == nullptr || built->size() > 0) return {};
   built.reset();
   result.notes.push_back(
-      fmt::format("{}: no whole sample of --seq-length {} in the {} split: it is skipped",
+      fmt::format("{}: no whole sample of `seq_length` {} in the {} split: it is skipped",
                   blend.prefixes[0], config.sequence_length, split_name(split)));
   return {};
 }

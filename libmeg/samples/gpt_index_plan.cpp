@@ -85,7 +85,7 @@ Result<DType> sample_type_for(megatron::SampleIndexType type, int64_t documents)
   }
   if (fits) return DType::kInt32;
   return make_error(StatusCode::kInvalidArgument,
-                    "document index: expected at most {} entries at this --megatron-version, "
+                    "document index: expected at most {} entries at this `megatron_version`, "
                     "found {}",
                     kMaxInt32, documents);
 }

@@ -17,10 +17,10 @@ Result<int64_t> product(int64_t a, int64_t b, const char* what) {
                     "{}: expected less than 2^63 samples, found {} x {}", what, a, b);
 }
 
-Status at_least(int64_t least, int64_t value, const char* flag) {
+Status at_least(int64_t least, int64_t value, const char* field) {
   if (value >= least) return Status();
-  return make_error(StatusCode::kInvalidArgument, "{}: expected at least {}, found {}", flag, least,
-                    value);
+  return make_error(StatusCode::kInvalidArgument, "{}: expected at least {}, found {}", field,
+                    least, value);
 }
 
 int64_t evaluation_batch_size(const RunLength& length, const BatchSchedule& batches) {
@@ -29,11 +29,11 @@ int64_t evaluation_batch_size(const RunLength& length, const BatchSchedule& batc
 
 Status check_evaluation_batch(const RunLength& length, const BatchSchedule& batches) {
   MEG_RETURN_IF_ERROR(
-      at_least(1, length.eval_micro_batch_size.value_or(1), "--eval-micro-batch-size"));
+      at_least(1, length.eval_micro_batch_size.value_or(1), "`eval_micro_batch_size`"));
   const bool has_own = length.eval_global_batch_size.has_value();
   if (!has_own && !length.eval_micro_batch_size.has_value()) return Status();
   return batches.check_batch_size(
-      has_own ? "--eval-global-batch-size" : "--global-batch-size of an evaluation",
+      has_own ? "`eval_global_batch_size`" : "`global_batch_size` of an evaluation",
       evaluation_batch_size(length, batches), length.eval_micro_batch_size);
 }
 
@@ -42,22 +42,22 @@ Status check(const RunLength& length, const BatchSchedule& batches,
   if (length.train_iters.has_value() == length.train_samples.has_value()) {
     return Status(StatusCode::kInvalidArgument,
                   length.train_iters.has_value()
-                      ? "expected only one of --train-iters and --train-samples, found both"
-                      : "--train-iters or --train-samples is required");
+                      ? "expected only one of `train_iters` and `train_samples`, found both"
+                      : "`train_iters` or `train_samples` is required");
   }
-  MEG_RETURN_IF_ERROR(at_least(0, length.train_iters.value_or(0), "--train-iters"));
-  MEG_RETURN_IF_ERROR(at_least(1, length.train_samples.value_or(1), "--train-samples"));
-  MEG_RETURN_IF_ERROR(at_least(0, length.eval_iters, "--eval-iters"));
+  MEG_RETURN_IF_ERROR(at_least(0, length.train_iters.value_or(0), "`train_iters`"));
+  MEG_RETURN_IF_ERROR(at_least(1, length.train_samples.value_or(1), "`train_samples`"));
+  MEG_RETURN_IF_ERROR(at_least(0, length.eval_iters, "`eval_iters`"));
   // An interval of 0 would be divided by, but where evaluations are not counted Megatron never
   // does.
   const bool evaluates_once = length.skip_train && version.skip_train_evaluates_once;
   MEG_RETURN_IF_ERROR(at_least(length.full_validation || evaluates_once ? 0 : 1,
-                               length.eval_interval, "--eval-interval"));
-  MEG_RETURN_IF_ERROR(at_least(0, length.start_eval_at_iter.value_or(0), "--start-eval-at-iter"));
+                               length.eval_interval, "`eval_interval`"));
+  MEG_RETURN_IF_ERROR(at_least(0, length.start_eval_at_iter.value_or(0), "`start_eval_at_iter`"));
   MEG_RETURN_IF_ERROR(check_evaluation_batch(length, batches));
   if (length.full_validation && !version.open_sample_counts) {
     return make_error(StatusCode::kInvalidArgument,
-                      "--full-validation: {} of Megatron-LM has no unlimited counts", version.name);
+                      "`full_validation`: {} of Megatron-LM has no unlimited counts", version.name);
   }
   return Status();
 }

@@ -13,7 +13,7 @@ namespace meg::samples {
 namespace {
 
 Status unusable(std::string_view text, std::string_view expected) {
-  return make_error(StatusCode::kInvalidArgument, "--split: expected {}, found {}", expected,
+  return make_error(StatusCode::kInvalidArgument, "`split`: expected {}, found {}", expected,
                     text::printable(text));
 }
 

@@ -15,18 +15,18 @@ float GradScaler::inv_scale() const {
 }
 
 Result<std::unique_ptr<GradScaler>> ConstantGradScaler::create(double scale) {
-  if (!(scale > 0)) return value_error("--loss-scale", "more than 0", scale);
+  if (!(scale > 0)) return value_error("`loss_scale`", "more than 0", scale);
   return std::unique_ptr<GradScaler>(new ConstantGradScaler(static_cast<float>(scale)));
 }
 
 Result<std::unique_ptr<GradScaler>> DynamicGradScaler::create(const Options& options) {
   if (!(options.initial_scale > 0)) {
-    return value_error("--initial-loss-scale", "more than 0", options.initial_scale);
+    return value_error("`initial_loss_scale`", "more than 0", options.initial_scale);
   }
   if (!(options.min_scale > 0 && options.min_scale <= options.initial_scale)) {
     return value_error(
-        "--min-loss-scale",
-        fmt::format("more than 0 and at most --initial-loss-scale ({})", options.initial_scale),
+        "`min_loss_scale`",
+        fmt::format("more than 0 and at most `initial_loss_scale` ({})", options.initial_scale),
         options.min_scale);
   }
   if (!(options.growth_factor > 1)) {
@@ -37,10 +37,10 @@ Result<std::unique_ptr<GradScaler>> DynamicGradScaler::create(const Options& opt
                        options.backoff_factor);
   }
   if (!(options.growth_interval > 0)) {
-    return value_error("--loss-scale-window", "more than 0", options.growth_interval);
+    return value_error("`loss_scale_window`", "more than 0", options.growth_interval);
   }
   if (options.hysteresis <= 0) {
-    return value_error("--hysteresis", "more than 0", static_cast<double>(options.hysteresis));
+    return value_error("`hysteresis`", "more than 0", static_cast<double>(options.hysteresis));
   }
   return std::unique_ptr<GradScaler>(new DynamicGradScaler(options));
 }

@@ -44,14 +44,14 @@ Status check_count(std::string_view what, const SampleCount& count, double least
 }
 
 Status check_learning_rates(const OptimizerParamScheduler::Options& options) {
-  if (!std::isfinite(options.max_lr)) return value_error("--lr", "a finite number", options.max_lr);
-  if (!(options.min_lr >= 0)) return value_error("--min-lr", "0 or more", options.min_lr);
+  if (!std::isfinite(options.max_lr)) return value_error("`lr`", "a finite number", options.max_lr);
+  if (!(options.min_lr >= 0)) return value_error("`min_lr`", "0 or more", options.min_lr);
   if (!(options.max_lr >= options.min_lr)) {
-    return value_error("--min-lr", fmt::format("at most --lr ({})", options.max_lr),
+    return value_error("`min_lr`", fmt::format("at most `lr` ({})", options.max_lr),
                        options.min_lr);
   }
   if (!(options.init_lr <= options.max_lr) || !std::isfinite(options.init_lr)) {
-    return value_error("--lr-warmup-init", fmt::format("at most --lr ({})", options.max_lr),
+    return value_error("`lr_warmup_init`", fmt::format("at most `lr` ({})", options.max_lr),
                        options.init_lr);
   }
   MEG_RETURN_IF_ERROR(check_count("learning rate decay", options.lr_decay_steps, 1));
@@ -64,21 +64,21 @@ Status check_learning_rates(const OptimizerParamScheduler::Options& options) {
   }
   if (options.lr_decay_style == LrDecayStyle::kWsd && !options.wsd_decay_steps) {
     return make_error(StatusCode::kInvalidArgument,
-                      "--lr-decay-style WSD: expected --lr-wsd-decay-iters or "
-                      "--lr-wsd-decay-samples, found neither");
+                      "`lr_decay_style` WSD: expected `lr_wsd_decay_iters` or "
+                      "`lr_wsd_decay_samples`, found neither");
   }
   return check_count("WSD decay", options.wsd_decay_steps.value_or(0), 0);
 }
 
 Status check_decoupled_lr(const OptimizerParamScheduler::Options& options) {
   if (options.decoupled_min_lr.has_value() && !options.decoupled_lr.has_value()) {
-    return make_error(StatusCode::kInvalidArgument, "--decoupled-min-lr: requires --decoupled-lr");
+    return make_error(StatusCode::kInvalidArgument, "`decoupled_min_lr`: requires `decoupled_lr`");
   }
   const double rate = options.decoupled_lr.value_or(0);
   const double least = options.decoupled_min_lr.value_or(0);
-  if (!std::isfinite(rate)) return value_error("--decoupled-lr", "a finite number", rate);
+  if (!std::isfinite(rate)) return value_error("`decoupled_lr`", "a finite number", rate);
   if (!(least >= 0 && std::isfinite(least))) {
-    return value_error("--decoupled-min-lr", "0 or more", least);
+    return value_error("`decoupled_min_lr`", "0 or more", least);
   }
   return Status();
 }
@@ -102,8 +102,8 @@ Status check_weight_decay(const OptimizerParamScheduler::Options& options) {
 Status check(const OptimizerParamScheduler::Options& options) {
   if (options.override_opt_param_scheduler && options.use_checkpoint_opt_param_scheduler) {
     return make_error(StatusCode::kInvalidArgument,
-                      "--override-opt_param-scheduler: cannot be combined with "
-                      "--use-checkpoint-opt_param-scheduler");
+                      "`override_opt_param_scheduler`: cannot be combined with "
+                      "`use_checkpoint_opt_param_scheduler`");
   }
   MEG_RETURN_IF_ERROR(check_learning_rates(options));
   MEG_RETURN_IF_ERROR(check_decoupled_lr(options));

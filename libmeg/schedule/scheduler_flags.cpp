@@ -14,62 +14,62 @@ using Options = OptimizerParamScheduler::Options;
 /// Asks as Megatron does (`if args.train_iters`): 0 counts as not given.
 bool is_set(const std::optional<int64_t>& count) { return count.value_or(0) != 0; }
 
-Status refuse(std::string_view flag, std::string_view with) {
-  return make_error(StatusCode::kInvalidArgument, "{}: cannot be combined with {}", flag, with);
+Status refuse(std::string_view field, std::string_view with) {
+  return make_error(StatusCode::kInvalidArgument, "{}: cannot be combined with {}", field, with);
 }
 
-Status check_negative(std::string_view flag, int64_t value) {
+Status check_negative(std::string_view field, int64_t value) {
   if (value >= 0) return Status();
-  return make_error(StatusCode::kInvalidArgument, "{}: expected 0 or more, found {}", flag, value);
+  return make_error(StatusCode::kInvalidArgument, "{}: expected 0 or more, found {}", field, value);
 }
 
 Status check_counts(const SchedulerFlags& flags) {
-  MEG_RETURN_IF_ERROR(check_negative("--train-iters", flags.train_iters.value_or(0)));
-  MEG_RETURN_IF_ERROR(check_negative("--train-samples", flags.train_samples.value_or(0)));
-  MEG_RETURN_IF_ERROR(check_negative("--lr-warmup-iters", flags.lr_warmup_iters));
-  MEG_RETURN_IF_ERROR(check_negative("--lr-warmup-samples", flags.lr_warmup_samples));
+  MEG_RETURN_IF_ERROR(check_negative("`train_iters`", flags.train_iters.value_or(0)));
+  MEG_RETURN_IF_ERROR(check_negative("`train_samples`", flags.train_samples.value_or(0)));
+  MEG_RETURN_IF_ERROR(check_negative("`lr_warmup_iters`", flags.lr_warmup_iters));
+  MEG_RETURN_IF_ERROR(check_negative("`lr_warmup_samples`", flags.lr_warmup_samples));
   if (flags.global_batch_size < 1) {
     return make_error(StatusCode::kInvalidArgument,
-                      "--global-batch-size: expected 1 or more, found {}", flags.global_batch_size);
+                      "`global_batch_size`: expected 1 or more, found {}", flags.global_batch_size);
   }
   if (flags.lr_warmup_fraction && !(*flags.lr_warmup_fraction >= 0)) {
     return make_error(StatusCode::kInvalidArgument,
-                      "--lr-warmup-fraction: expected 0 or more, found {}",
+                      "`lr_warmup_fraction`: expected 0 or more, found {}",
                       *flags.lr_warmup_fraction);
   }
   return Status();
 }
 
 Status check_iterations(const SchedulerFlags& flags) {
-  constexpr std::string_view kWith = "--train-iters";
-  if (flags.train_samples) return refuse("--train-samples", kWith);
-  if (flags.lr_decay_samples) return refuse("--lr-decay-samples", kWith);
-  if (flags.lr_warmup_samples != 0) return refuse("--lr-warmup-samples", kWith);
-  if (flags.lr_wsd_decay_samples) return refuse("--lr-wsd-decay-samples", kWith);
-  if (flags.has_rampup_batch_size) return refuse("--rampup-batch-size", kWith);
+  constexpr std::string_view kWith = "`train_iters`";
+  if (flags.train_samples) return refuse("`train_samples`", kWith);
+  if (flags.lr_decay_samples) return refuse("`lr_decay_samples`", kWith);
+  if (flags.lr_warmup_samples != 0) return refuse("`lr_warmup_samples`", kWith);
+  if (flags.lr_wsd_decay_samples) return refuse("`lr_wsd_decay_samples`", kWith);
+  if (flags.has_rampup_batch_size) return refuse("`rampup_batch_size`", kWith);
   if (flags.lr_warmup_fraction && flags.lr_warmup_iters != 0) {
-    return refuse("--lr-warmup-fraction", "--lr-warmup-iters");
+    return refuse("`lr_warmup_fraction`", "`lr_warmup_iters`");
   }
   return Status();
 }
 
 Status check_samples(const SchedulerFlags& flags) {
-  constexpr std::string_view kWith = "--train-samples";
-  if (flags.train_iters) return refuse("--train-iters", kWith);
-  if (flags.lr_decay_iters) return refuse("--lr-decay-iters", kWith);
-  if (flags.lr_warmup_iters != 0) return refuse("--lr-warmup-iters", kWith);
-  if (flags.lr_wsd_decay_iters) return refuse("--lr-wsd-decay-iters", kWith);
+  constexpr std::string_view kWith = "`train_samples`";
+  if (flags.train_iters) return refuse("`train_iters`", kWith);
+  if (flags.lr_decay_iters) return refuse("`lr_decay_iters`", kWith);
+  if (flags.lr_warmup_iters != 0) return refuse("`lr_warmup_iters`", kWith);
+  if (flags.lr_wsd_decay_iters) return refuse("`lr_wsd_decay_iters`", kWith);
   if (flags.lr_warmup_fraction && flags.lr_warmup_samples != 0) {
-    return refuse("--lr-warmup-fraction", "--lr-warmup-samples");
+    return refuse("`lr_warmup_fraction`", "`lr_warmup_samples`");
   }
   return Status();
 }
 
-Result<int64_t> in_samples(std::string_view flag, int64_t iterations, int64_t global_batch_size) {
+Result<int64_t> in_samples(std::string_view field, int64_t iterations, int64_t global_batch_size) {
   int64_t samples = 0;
   if (__builtin_mul_overflow(iterations, global_batch_size, &samples)) {
     return make_error(StatusCode::kInvalidArgument,
-                      "{}: expected at most 2^63 samples, found {} iterations of {}", flag,
+                      "{}: expected at most 2^63 samples, found {} iterations of {}", field,
                       iterations, global_batch_size);
   }
   return samples;
@@ -79,13 +79,13 @@ Status fill_iterations(const SchedulerFlags& flags, int64_t* decay, Options& opt
   const int64_t batch = flags.global_batch_size;
   const int64_t train_iters = *flags.train_iters;
   MEG_ASSIGN_OR_RETURN(
-      *decay, in_samples("--lr-decay-iters", flags.lr_decay_iters.value_or(train_iters), batch));
-  MEG_ASSIGN_OR_RETURN(options.wd_incr_steps, in_samples("--train-iters", train_iters, batch));
+      *decay, in_samples("`lr_decay_iters`", flags.lr_decay_iters.value_or(train_iters), batch));
+  MEG_ASSIGN_OR_RETURN(options.wd_incr_steps, in_samples("`train_iters`", train_iters, batch));
   MEG_ASSIGN_OR_RETURN(options.lr_warmup_steps,
-                       in_samples("--lr-warmup-iters", flags.lr_warmup_iters, batch));
+                       in_samples("`lr_warmup_iters`", flags.lr_warmup_iters, batch));
   if (flags.lr_wsd_decay_iters) {
     MEG_ASSIGN_OR_RETURN(options.wsd_decay_steps,
-                         in_samples("--lr-wsd-decay-iters", *flags.lr_wsd_decay_iters, batch));
+                         in_samples("`lr_wsd_decay_iters`", *flags.lr_wsd_decay_iters, batch));
   }
   return Status();
 }
@@ -93,15 +93,15 @@ Status fill_iterations(const SchedulerFlags& flags, int64_t* decay, Options& opt
 Status fill_weight_decay(const SchedulerFlags& flags, Options& options) {
   options.wd_incr_style = flags.weight_decay_incr_style;
   const bool constant = flags.weight_decay_incr_style == WeightDecayIncrStyle::kConstant;
-  const auto check = [&](std::string_view flag, const std::optional<double>& value) {
+  const auto check = [&](std::string_view field, const std::optional<double>& value) {
     if (value.has_value() != constant) return Status();
     return make_error(StatusCode::kInvalidArgument,
-                      "{}: expected {} --weight-decay-incr-style {}, found {}", flag,
+                      "{}: expected {} `weight_decay_incr_style` {}, found {}", field,
                       constant ? "none with" : "a number with",
                       style_text(flags.weight_decay_incr_style), constant ? "one" : "none");
   };
-  MEG_RETURN_IF_ERROR(check("--start-weight-decay", flags.start_weight_decay));
-  MEG_RETURN_IF_ERROR(check("--end-weight-decay", flags.end_weight_decay));
+  MEG_RETURN_IF_ERROR(check("`start_weight_decay`", flags.start_weight_decay));
+  MEG_RETURN_IF_ERROR(check("`end_weight_decay`", flags.end_weight_decay));
   // A constant decay begins and ends with --weight-decay, so the scheduler needs no case for it.
   options.start_wd = flags.start_weight_decay.value_or(flags.weight_decay);
   options.end_wd = flags.end_weight_decay.value_or(flags.weight_decay);
@@ -137,7 +137,7 @@ void SchedulerFlags::take_fields(megatron::FieldReader& args) {
 
 Result<OptimizerParamScheduler> get_optimizer_param_scheduler(const SchedulerFlags& flags) {
   if (!flags.lr) {
-    return make_error(StatusCode::kInvalidArgument, "--lr: expected a number, found none");
+    return make_error(StatusCode::kInvalidArgument, "`lr`: expected a number, found none");
   }
   MEG_RETURN_IF_ERROR(check_counts(flags));
   Options options{.init_lr = flags.lr_warmup_init,
@@ -161,10 +161,10 @@ Result<OptimizerParamScheduler> get_optimizer_param_scheduler(const SchedulerFla
     options.wsd_decay_steps = flags.lr_wsd_decay_samples;
   } else if (flags.train_iters || flags.train_samples) {
     return make_error(StatusCode::kInvalidArgument, "{}: expected 1 or more, found 0",
-                      flags.train_iters ? "--train-iters" : "--train-samples");
+                      flags.train_iters ? "`train_iters`" : "`train_samples`");
   } else {
     return make_error(StatusCode::kInvalidArgument,
-                      "expected --train-iters or --train-samples, found neither");
+                      "expected `train_iters` or `train_samples`, found neither");
   }
   options.lr_decay_steps = decay;
   if (flags.lr_warmup_fraction) {

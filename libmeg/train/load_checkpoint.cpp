@@ -140,7 +140,7 @@ Status check_groups(const checkpoint::OptimizerState& saved,
   if (saved.decoupled.has_value() == run.decoupled_lr.has_value()) return {};
   return make_error(StatusCode::kInvalidArgument,
                     "cannot load the optimizer: decoupled_lr: expected a run {} it, as in the "
-                    "checkpoint, found one {}; use --no-load-optim or --finetune to skip it",
+                    "checkpoint, found one {}; use `no_load_optim` or `finetune` to skip it",
                     saved.decoupled.has_value() ? "with" : "without",
                     saved.decoupled.has_value() ? "without" : "with");
 }
@@ -153,7 +153,7 @@ Status check_lr_mult(const checkpoint::OptimizerState& saved) {
     if (group.lr_mult == 1) continue;
     return make_error(StatusCode::kUnsupported,
                       "cannot load the optimizer: param_groups: lr_mult: expected 1, found {}: not "
-                      "done yet; --no-load-optim or --finetune does without",
+                      "done yet; `no_load_optim` or `finetune` does without",
                       group.lr_mult);
   }
   return {};
@@ -207,10 +207,10 @@ void tell_unread_scheduler(const CheckpointOptions& options, const RunParts& par
                            const PrintLine& print) {
   if (!parts.scheduler.options().use_checkpoint_opt_param_scheduler) return;
   print(
-      fmt::format("WARNING: --use-checkpoint-opt_param-scheduler has no effect {}: the schedule is "
+      fmt::format("WARNING: `use_checkpoint_opt_param_scheduler` has no effect {}: the schedule is "
                   "that of the flags and begins at its first step",
-                  options.finetune        ? "with --finetune"
-                  : options.no_load_optim ? "with --no-load-optim"
+                  options.finetune        ? "with `finetune`"
+                  : options.no_load_optim ? "with `no_load_optim`"
                                           : "where the checkpoint has no schedule"));
 }
 
@@ -299,7 +299,7 @@ Result<TrainingProgress> load_checkpoint(const checkpoint::MegatronCheckpoint& c
   if (came_with > kept && kept > 0) {
     print(
         fmt::format("warning: the model came with {} vocabulary rows, of which this run has {}; "
-                    "--make-vocab-size-divisible-by {} keeps all",
+                    "`make_vocab_size_divisible_by` {} keeps all",
                     came_with, kept, came_with));
   }
   const checkpoint::TrainingReadOptions reading = {

@@ -25,16 +25,16 @@ using libtorch::torch_guard;
 constexpr double kClipEpsilon = 1e-6;
 
 /// With 1 a moment stays zero and its correction divides by zero.
-Status check_beta(std::string_view flag, double beta) {
+Status check_beta(std::string_view field, double beta) {
   if (beta >= 0 && beta < 1) return {};
-  return make_error(StatusCode::kInvalidArgument, "{}: expected 0 to less than 1, found {}", flag,
+  return make_error(StatusCode::kInvalidArgument, "{}: expected 0 to less than 1, found {}", field,
                     beta);
 }
 
 Status check_buckets(const Optimizer::Options& options) {
   if (!options.ddp_bucket_size || !options.ddp_num_buckets) return {};
   return make_error(StatusCode::kInvalidArgument,
-                    "--ddp-num-buckets {}: cannot be combined with --ddp-bucket-size {}",
+                    "`ddp_num_buckets` {}: cannot be combined with `ddp_bucket_size` {}",
                     *options.ddp_num_buckets, *options.ddp_bucket_size);
 }
 
@@ -43,11 +43,11 @@ Status check_param_gather(const Optimizer::Options& options) {
   if (!options.overlap_param_gather) return {};
   if (!options.use_distributed_optimizer) {
     return Status(StatusCode::kInvalidArgument,
-                  "--overlap-param-gather: requires --use-distributed-optimizer");
+                  "`overlap_param_gather`: requires `use_distributed_optimizer`");
   }
   if (!options.overlap_grad_reduce) {
     return Status(StatusCode::kInvalidArgument,
-                  "--overlap-param-gather: requires --overlap-grad-reduce");
+                  "`overlap_param_gather`: requires `overlap_grad_reduce`");
   }
   return {};
 }
@@ -78,8 +78,8 @@ Result<std::unique_ptr<Optimizer>> Optimizer::create(const ModelChunks& model,
                                                      std::unique_ptr<schedule::GradScaler> scaler,
                                                      const Options& options,
                                                      const parallel::ParallelState& ranks) {
-  MEG_RETURN_IF_ERROR(check_beta("--adam-beta1", options.betas[0]));
-  MEG_RETURN_IF_ERROR(check_beta("--adam-beta2", options.betas[1]));
+  MEG_RETURN_IF_ERROR(check_beta("`adam_beta1`", options.betas[0]));
+  MEG_RETURN_IF_ERROR(check_beta("`adam_beta2`", options.betas[1]));
   MEG_RETURN_IF_ERROR(check_buckets(options));
   MEG_RETURN_IF_ERROR(check_param_gather(options));
   auto state = std::make_unique<State>(model, std::move(scaler), options, ranks);

@@ -259,7 +259,7 @@ Status CheckpointSaver::check_folder() const {
   const std::filesystem::path folder(*options_.save);
   return io::AtomicFile::create(folder / std::string(checkpoint::kTrackerName))
       .status()
-      .with_prefix("--save");
+      .with_prefix("`save`");
 }
 
 void CheckpointSaver::note_loaded(const checkpoint::MegatronCheckpoint& checkpoint,

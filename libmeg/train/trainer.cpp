@@ -107,7 +107,7 @@ Status Trainer::State::run() {
   }
   if (trace.has_value() && !trains()) {
     return Status(StatusCode::kInvalidArgument,
-                  "--trace-schedule: expected a run with at least one step, found none");
+                  "`trace_schedule`: expected a run with at least one step, found none");
   }
   bool finished = true;
   if (!options.length.skip_train) {

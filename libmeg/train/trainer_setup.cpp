@@ -29,7 +29,7 @@ Status Trainer::State::begin_trace() {
   if (!options.trace_schedule.has_value()) return {};
   const auto check = [this] {
     // Opening the file tells now whether it could be written at the end; nothing is left of it.
-    return io::AtomicFile::create(*options.trace_schedule).status().with_prefix("--trace-schedule");
+    return io::AtomicFile::create(*options.trace_schedule).status().with_prefix("`trace_schedule`");
   };
   MEG_RETURN_IF_ERROR(ranks.agree(ranks.mesh().rank() == 0 ? check() : Status()));
   trace.emplace(options.model.device);
@@ -95,8 +95,8 @@ Status Trainer::State::advised(Status status) const {
   return make_error(
       StatusCode::kResourceExhausted,
       "{}; estimated: {:.0f} MB for weights and optimizer, {:.0f} MB for the layers' activations: "
-      "lower --micro-batch-size or use --recompute-granularity full --recompute-method uniform "
-      "--recompute-num-layers 1",
+      "lower `micro_batch_size` or use `recompute_granularity` full `recompute_method` uniform "
+      "`recompute_num_layers` 1",
       status.message(), memory->weight_and_optimizer_bytes / kMegabyte,
       memory->layers_activation_bytes / kMegabyte);
 }
@@ -180,7 +180,7 @@ void Trainer::State::tell_other_batches() const {
   const int64_t left = std::max<int64_t>(0, train_iters - progress.iteration);
   for (int64_t i = 0; i < left; ++i) consumed += batches.batch_size_after(consumed);
   print(fmt::format(
-      "WARNING: --train-samples {} in batches of {} is {} iterations; the checkpoint is "
+      "WARNING: `train_samples` {} in batches of {} is {} iterations; the checkpoint is "
       "at iteration {} after {} samples in batches of other sizes: {} iterations follow, "
       "and the run ends after {} samples, as in Megatron-LM",
       *wanted, batches.global_batch_size(), train_iters, progress.iteration,
@@ -195,7 +195,7 @@ Status Trainer::State::count_unsaid_samples() {
   if (progress.consumed_train_samples == 0) {
     if (length.train_samples.has_value()) {
       return make_error(StatusCode::kInvalidArgument,
-                        "{}: expected consumed_train_samples in its args, where --train-samples "
+                        "{}: expected consumed_train_samples in its args, where `train_samples` "
                         "goes on, found none",
                         *options.checkpoints.load);
     }

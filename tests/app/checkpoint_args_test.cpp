@@ -19,7 +19,7 @@ TEST(CheckpointArgsTest, NamesTheFlagThatItNeeds) {
   megatron::ArgumentValues args = training_defaults();
   const Status status = take_checkpoint_args(args);
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
-  EXPECT_THAT(status.message(), HasSubstr("--load"));
+  EXPECT_THAT(status.message(), HasSubstr("`load`"));
 }
 
 TEST(CheckpointArgsTest, TakesTheModelAndLeavesTheRun) {

@@ -90,7 +90,7 @@ TEST(LoadModelTest, SequencesEndWithTheLearnedPositions) {
   request.sequence_length = 8;
   EXPECT_EQ(load_model(request)->sequence_length, 8);
   request.sequence_length = 17;
-  EXPECT_THAT(error_of(request), HasSubstr("--seq-length: expected at most"));
+  EXPECT_THAT(error_of(request), HasSubstr("`seq_length`: expected at most"));
 }
 
 TEST(OpenWeightsTest, AnIterationThatIsNotThereIsNamed) {

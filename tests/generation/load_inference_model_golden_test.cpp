@@ -178,7 +178,7 @@ TEST(LoadInferenceModel, ContradictionsAreListed) {
       error_of(load("gpt_tp2pp2_fp16", {"--num-layers", "4"})),
       HasSubstr("--num-layers, --hidden-size, --num-attention-heads: expected all of them"));
   EXPECT_THAT(error_of(load("gpt_tp2pp2_fp16", {"--seq-length", "65"})),
-              HasSubstr("--seq-length: expected at most max_position_embeddings 64, found 65"));
+              HasSubstr("`seq_length`: expected at most max_position_embeddings 64, found 65"));
 }
 
 TEST(LoadInferenceModel, OtherArchitecturesAreRefusedWhereFlagsMeanMegatronsDefaults) {

@@ -158,14 +158,14 @@ TEST(VirtualStages, FollowFromAnUnevenSplit) {
   EXPECT_FALSE((VirtualStages{.num_layers_per_virtual_pipeline_stage = 2}.size(22, ends)));
   EXPECT_EQ(*VirtualStages().size(4, sizes_of(2, 1, told("Et|t|t|tL"))), 2);
   EXPECT_EQ(VirtualStages().size(4, sizes_of(3, 1, told("Et|t|t|tL"))).status().message(),
-            "--pipeline-model-parallel-layout: expected a multiple of the 3 pipeline stages, found "
+            "`pipeline_model_parallel_layout`: expected a multiple of the 3 pipeline stages, found "
             "4 stages");
   EXPECT_EQ((VirtualStages{.num_virtual_stages_per_pipeline_rank = 2}
                  .size(4, sizes_of(2, 1, told("Et|t|t|tL")))
                  .status()
                  .message()),
-            "--pipeline-model-parallel-layout: cannot be combined with "
-            "--num-virtual-stages-per-pipeline-rank");
+            "`pipeline_model_parallel_layout`: cannot be combined with "
+            "`num_virtual_stages_per_pipeline_rank`");
 }
 
 TEST(VirtualStages, RefusesWhatDoesNotDivideTheLayersOfAStage) {
@@ -175,14 +175,14 @@ TEST(VirtualStages, RefusesWhatDoesNotDivideTheLayersOfAStage) {
                  .size(24, sizes)
                  .status()
                  .message()),
-            "--num-layers-per-virtual-pipeline-stage" + expected);
+            "`num_layers_per_virtual_pipeline_stage`" + expected);
   EXPECT_EQ(
       (VirtualStages{.num_virtual_stages_per_pipeline_rank = 4}.size(24, sizes).status().message()),
-      "--num-virtual-stages-per-pipeline-rank" + expected);
+      "`num_virtual_stages_per_pipeline_rank`" + expected);
   EXPECT_FALSE((VirtualStages{.num_virtual_stages_per_pipeline_rank = 1}.size(2, sizes)));
   EXPECT_EQ((VirtualStages{2, 2}.size(24, sizes).status().message()),
-            "--num-virtual-stages-per-pipeline-rank: cannot be combined with "
-            "--num-layers-per-virtual-pipeline-stage");
+            "`num_virtual_stages_per_pipeline_rank`: cannot be combined with "
+            "`num_layers_per_virtual_pipeline_stage`");
 }
 
 }  // namespace

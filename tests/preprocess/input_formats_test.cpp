@@ -167,7 +167,7 @@ TEST_F(InputFormats, RefusesWhatIsNoCsv) {
   EXPECT_THAT(csv_failure("b,text\n1,\"x\"y\n"), HasSubstr("line 2, byte 3: expected a comma"));
   EXPECT_THAT(csv_failure("text\na\n\xff\n"), HasSubstr("line 3, byte 1: expected UTF-8"));
   EXPECT_THAT(csv_failure("a,b\n1,2\n", {"a", "b"}),
-              HasSubstr("--csv-column: expected one for each"));
+              HasSubstr("`csv_columns`: expected one for each"));
 }
 
 TEST_F(InputFormats, ReadsPlainTextByFileLineOrSeparator) {
@@ -262,7 +262,7 @@ TEST_F(InputFormats, StopsAfterMaxDocuments) {
     EXPECT_EQ(read(options), Texts(all.begin(), all.begin() + count));
   }
   options.partitions = 2;
-  EXPECT_THAT(failure(options), HasSubstr("--max-documents: "));
+  EXPECT_THAT(failure(options), HasSubstr("`max_documents`: "));
 }
 
 TEST_F(InputFormats, APipeOrFolderThatNoInputNamesIsRefused) {
@@ -358,7 +358,7 @@ TEST_F(InputFormats, ErrorsOfAShardNameTheFilesLine) {
   EXPECT_THAT(failure(options), HasSubstr("shard: expected 0 <= index < count"));
   options.input.shard = {0, 2};
   options.partitions = 2;
-  EXPECT_THAT(failure(options), HasSubstr("--shard: cannot be combined with --partitions"));
+  EXPECT_THAT(failure(options), HasSubstr("`shard`: cannot be combined with `partitions`"));
   options.partitions = 1;
   options.inputs = {"/dev/stdin", "-"};
   EXPECT_THAT(failure(options), HasSubstr("found a pipe"));

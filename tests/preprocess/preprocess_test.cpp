@@ -325,18 +325,18 @@ TEST_F(PreprocessTest, LargeVocabulariesAreWrittenAsInt32) {
 TEST_F(PreprocessTest, RefusesIdsThatTheDtypeCannotHold) {
   tokenizer_ = ByteTokenizer(65536, 100);
   write_input("{\"text\": \"a\"}\n");
-  EXPECT_EQ(error(), "--dtype uint16: expected ids up to 65535, found 65536");
+  EXPECT_EQ(error(), "`dtype` uint16: expected ids up to 65535, found 65536");
 }
 
 TEST_F(PreprocessTest, RefusesAKeyTwice) {
   options_.json_keys = {"text", "title", "text"};
-  EXPECT_EQ(error(), "--json-keys: found text twice");
+  EXPECT_EQ(error(), "`json_keys`: found text twice");
 }
 
 TEST_F(PreprocessTest, AppendEodNeedsAnEndToken) {
   tokenizer_ = ByteTokenizer(std::nullopt);
   options_.append_eod = true;
-  EXPECT_EQ(error(), "--append-eod: the vocabulary has no end-of-document token");
+  EXPECT_EQ(error(), "`append_eod`: the vocabulary has no end-of-document token");
 }
 
 TEST_F(PreprocessTest, PartitionsAreDealtRoundRobinAndMergedInOrder) {

@@ -142,11 +142,11 @@ TEST_F(ReadTextsTest, IsCancelledByItsProgress) {
 TEST_F(ReadTextsTest, RefusesWrongOptions) {
   write(lines_of({"a"}));
   options_.json_keys = {"text", "text"};
-  EXPECT_THAT(read(options_).summary.error().message(), HasSubstr("--json-keys: found text twice"));
+  EXPECT_THAT(read(options_).summary.error().message(), HasSubstr("`json_keys`: found text twice"));
   options_.json_keys = {"text"};
   options_.max_documents = 0;
-  EXPECT_THAT(read(options_).summary.error().message(), HasSubstr("--max-documents"));
-  EXPECT_THAT(read({}).summary.error().message(), HasSubstr("--input: expected at least one file"));
+  EXPECT_THAT(read(options_).summary.error().message(), HasSubstr("`max_documents`"));
+  EXPECT_THAT(read({}).summary.error().message(), HasSubstr("`input`: expected at least one file"));
 }
 
 }  // namespace

@@ -353,7 +353,7 @@ TEST_F(ResumeTest, RefusesWhatItCannotReadTwice) {
   EXPECT_THAT(error(), HasSubstr("standard input"));
   options_.inputs.pop_back();
   options_.partitions = 2;
-  EXPECT_THAT(error(), HasSubstr("--resume: cannot be combined with --partitions"));
+  EXPECT_THAT(error(), HasSubstr("`resume`: cannot be combined with `partitions`"));
 }
 
 }  // namespace

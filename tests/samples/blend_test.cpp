@@ -93,7 +93,7 @@ TEST(BlendParts, BuildTheSurplusThatIsAskedFor) {
   ASSERT_FALSE(most.has_value());
   EXPECT_THAT(
       most.error().message(),
-      HasSubstr("--mid-level-dataset-surplus: expected fewer than 9007199254740992 samples"));
+      HasSubstr("`mid_level_dataset_surplus`: expected fewer than 9007199254740992 samples"));
 }
 
 TEST(NormalizedWeights, AddUpAsNumpyOrAsPythonDoes) {

@@ -118,11 +118,11 @@ TEST(DataRunTest, WhatIsMissingIsNamed) {
     const auto run = resolve_data(args, std::nullopt);
     return run.has_value() ? "" : run.error().message();
   };
-  EXPECT_THAT(missing([](DataArgs& args) { args.data_path.clear(); }), HasSubstr("--data-path"));
+  EXPECT_THAT(missing([](DataArgs& args) { args.data_path.clear(); }), HasSubstr("`data_path`"));
   EXPECT_THAT(missing([](DataArgs& args) { args.sequence_length.reset(); }),
-              HasSubstr("--seq-length"));
+              HasSubstr("`seq_length`"));
   EXPECT_THAT(missing([](DataArgs& args) { args.micro_batch_size.reset(); }),
-              HasSubstr("--micro-batch-size"));
+              HasSubstr("`micro_batch_size`"));
 }
 
 }  // namespace

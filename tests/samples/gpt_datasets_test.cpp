@@ -92,7 +92,7 @@ TEST(GptDatasets, ADatasetShorterThanOneSampleHasNoEpochOfThem) {
   const auto built = build_gpt_datasets(config);
   ASSERT_TRUE(built.has_value()) << built.error().message();
   EXPECT_EQ(built->splits[0], nullptr);
-  EXPECT_THAT(built->notes, testing::Contains(HasSubstr("no whole sample of --seq-length 8")));
+  EXPECT_THAT(built->notes, testing::Contains(HasSubstr("no whole sample of `seq_length` 8")));
   config.blend->prefixes.push_back(other);
   EXPECT_EQ(error_of(config),
             prefix +
@@ -145,7 +145,7 @@ TEST(GptDatasets, RefuseAFormatThatWasNotAskedFor) {
   const std::string prefix = make_dataset(folder, "data", {30}, 0, dataset::IndexFormat::kTntidx);
   GptDataConfig config = config_of(folder, {.prefixes = {prefix}, .weights = {}});
   config.format = dataset::IndexFormat::kMmididx;
-  EXPECT_EQ(error_of(config), prefix + ".idx: expected MMIDIDX by --data-impl, found TNTIDX");
+  EXPECT_EQ(error_of(config), prefix + ".idx: expected MMIDIDX by `data_impl`, found TNTIDX");
   config.format = std::nullopt;
   EXPECT_EQ(error_of(config), "no error");
 }
@@ -155,18 +155,18 @@ TEST(GptDatasets, RefuseNumbersOutOfRange) {
   const std::string prefix = make_dataset(folder, "data", {30});
   GptDataConfig config = config_of(folder, {.prefixes = {prefix}, .weights = {}});
   config.seed = int64_t{1} << 32;
-  EXPECT_EQ(error_of(config), "--seed: expected 0 to 4294967295, found 4294967296");
+  EXPECT_EQ(error_of(config), "`seed`: expected 0 to 4294967295, found 4294967296");
   config.seed = -1;
   EXPECT_THAT(error_of(config), HasSubstr("found -1"));
   config.seed = 1;
   config.sequence_length = 0;
-  EXPECT_EQ(error_of(config), "--seq-length: expected at least 1, found 0");
+  EXPECT_EQ(error_of(config), "`seq_length`: expected at least 1, found 0");
   config.sequence_length = 8;
   config.samples[1] = -3;
   EXPECT_EQ(error_of(config), "valid samples: expected at least 0, found -3");
   config.samples[1] = 0;
   config.split = "0,0,0";
-  EXPECT_EQ(error_of(config), "--split: expected weights with a sum above 0, found \"0,0,0\"");
+  EXPECT_EQ(error_of(config), "`split`: expected weights with a sum above 0, found \"0,0,0\"");
   config.split = "1,1,1,1";
   EXPECT_THAT(error_of(config), HasSubstr("one to three weights"));
 }
@@ -178,7 +178,7 @@ TEST(GptDatasets, RefuseASplitOnWhichMegatronHangs) {
   config.split = "98,1,1";  // rounding leaves nothing to the others
   EXPECT_EQ(error_of(config),
             prefix +
-                ": valid split (--split 98,1,1): expected tokens in the sequences [3, 3) of 3, "
+                ": valid split (`split` 98,1,1): expected tokens in the sequences [3, 3) of 3, "
                 "found none (Megatron-LM loops forever here): set the weight of the split to 0, or "
                 "add documents");
   config.split = "2,1,0";  // an empty document
@@ -198,8 +198,8 @@ TEST(GptDatasets, SkipSplitsOfWeight0WithANote) {
   EXPECT_EQ(built->splits[2], nullptr);
   EXPECT_THAT(
       built->notes,
-      ElementsAre(prefix + ": no documents for the valid split (--split 1,0,0): it is skipped",
-                  prefix + ": no documents for the test split (--split 1,0,0): it is skipped"));
+      ElementsAre(prefix + ": no documents for the valid split (`split` 1,0,0): it is skipped",
+                  prefix + ": no documents for the test split (`split` 1,0,0): it is skipped"));
 }
 
 TEST(GptDatasets, MayHaveNothingToTrainOn) {
@@ -223,7 +223,7 @@ TEST(GptDatasets, RefuseABlendOfWhichSomeLackASplit) {
   config.split = "2,1,0";
   config.samples = {4, 2, 0};
   EXPECT_EQ(error_of(config),
-            a + ": expected documents for the valid split (--split 2,1,0) as the rest of the blend "
+            a + ": expected documents for the valid split (`split` 2,1,0) as the rest of the blend "
                 "has, found none");
 }
 
@@ -456,7 +456,7 @@ TEST(GptDatasets, ABlendThatDrawsTooMuchNamesSplitDatasetAndFlag) {
   EXPECT_THAT(error_of(config),
               testing::AllOf(HasSubstr(": train split of the blend: expected at most its "),
                              testing::StartsWith(a),
-                             HasSubstr("a --mid-level-dataset-surplus above -0.9 gives it more")));
+                             HasSubstr("a `mid_level_dataset_surplus` above -0.9 gives it more")));
 }
 
 TEST(GptDatasets, BlendByWeightsNeedsASampleCount) {

@@ -87,11 +87,11 @@ TEST(GradScaler, RefusesWhatMegatronRefuses) {
     const auto scaler = DynamicGradScaler::create(options);
     return scaler.has_value() ? std::string("taken") : scaler.error().message();
   };
-  EXPECT_EQ(message({.initial_scale = 0}), "--initial-loss-scale: expected more than 0, found 0");
+  EXPECT_EQ(message({.initial_scale = 0}), "`initial_loss_scale`: expected more than 0, found 0");
   EXPECT_EQ(message({.initial_scale = 2, .min_scale = 4}),
-            "--min-loss-scale: expected more than 0 and at most --initial-loss-scale (2), found 4");
-  EXPECT_EQ(message({.growth_interval = 0}), "--loss-scale-window: expected more than 0, found 0");
-  EXPECT_EQ(message({.hysteresis = 0}), "--hysteresis: expected more than 0, found 0");
+            "`min_loss_scale`: expected more than 0 and at most `initial_loss_scale` (2), found 4");
+  EXPECT_EQ(message({.growth_interval = 0}), "`loss_scale_window`: expected more than 0, found 0");
+  EXPECT_EQ(message({.hysteresis = 0}), "`hysteresis`: expected more than 0, found 0");
   EXPECT_FALSE(ConstantGradScaler::create(-1).has_value());
 }
 

@@ -69,7 +69,7 @@ TEST(OptimizerParamScheduler, TheDecoupledRateHasTheSameCourseBetweenItsOwnEnds)
   EXPECT_EQ(decoupled_at(options, 300), 5.0);
   EXPECT_EQ(lr_at(options, 300), 0.625);
   options.decoupled_lr = std::numeric_limits<double>::infinity();
-  EXPECT_EQ(error_of(options), "--decoupled-lr: expected a finite number, found inf");
+  EXPECT_EQ(error_of(options), "`decoupled_lr`: expected a finite number, found inf");
 }
 
 TEST(OptimizerParamScheduler, WsdIsStableUntilItsDecay) {
@@ -107,13 +107,13 @@ TEST(OptimizerParamScheduler, WeightDecayGrowsToItsEndAndStays) {
 TEST(OptimizerParamScheduler, RefusesSchedulesWithoutMeaning) {
   Options options = usual();
   options.min_lr = 2;
-  EXPECT_EQ(error_of(options), "--min-lr: expected at most --lr (1), found 2");
+  EXPECT_EQ(error_of(options), "`min_lr`: expected at most `lr` (1), found 2");
   options = usual();
   options.min_lr = -1;
-  EXPECT_EQ(error_of(options), "--min-lr: expected 0 or more, found -1");
+  EXPECT_EQ(error_of(options), "`min_lr`: expected 0 or more, found -1");
   options = usual();
   options.init_lr = 2;
-  EXPECT_EQ(error_of(options), "--lr-warmup-init: expected at most --lr (1), found 2");
+  EXPECT_EQ(error_of(options), "`lr_warmup_init`: expected at most `lr` (1), found 2");
   options = usual();
   options.lr_warmup_steps = int64_t{500};
   EXPECT_EQ(error_of(options),
@@ -121,16 +121,16 @@ TEST(OptimizerParamScheduler, RefusesSchedulesWithoutMeaning) {
   options = usual();
   options.lr_decay_style = LrDecayStyle::kWsd;
   EXPECT_EQ(error_of(options),
-            "--lr-decay-style WSD: expected --lr-wsd-decay-iters or --lr-wsd-decay-samples, found "
+            "`lr_decay_style` WSD: expected `lr_wsd_decay_iters` or `lr_wsd_decay_samples`, found "
             "neither");
   options = usual();
   options.max_lr = std::numeric_limits<double>::quiet_NaN();
-  EXPECT_EQ(error_of(options), "--lr: expected a finite number, found nan");
+  EXPECT_EQ(error_of(options), "`lr`: expected a finite number, found nan");
   options = usual();
   options.use_checkpoint_opt_param_scheduler = options.override_opt_param_scheduler = true;
   EXPECT_EQ(error_of(options),
-            "--override-opt_param-scheduler: cannot be combined with "
-            "--use-checkpoint-opt_param-scheduler");
+            "`override_opt_param_scheduler`: cannot be combined with "
+            "`use_checkpoint_opt_param_scheduler`");
 }
 
 TEST(OptimizerParamScheduler, StyleNamesAreMegatrons) {

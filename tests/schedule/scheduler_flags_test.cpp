@@ -59,16 +59,16 @@ TEST(SchedulerFlags, TheLearningRateMovesOnlyOnStepsTakenAsInTheTutorialsLog) {
 TEST(SchedulerFlags, RefusesASampleFlagInARunOfIterations) {
   SchedulerFlags flags = iterations(10);
   flags.lr_warmup_samples = 5;
-  EXPECT_EQ(error_of(flags), "--lr-warmup-samples: cannot be combined with --train-iters");
+  EXPECT_EQ(error_of(flags), "`lr_warmup_samples`: cannot be combined with `train_iters`");
   flags = iterations(10);
   flags.lr_decay_samples = 5;
-  EXPECT_THAT(error_of(flags), HasSubstr("--lr-decay-samples"));
+  EXPECT_THAT(error_of(flags), HasSubstr("`lr_decay_samples`"));
   flags = iterations(10);
   flags.train_samples = 5;
-  EXPECT_THAT(error_of(flags), HasSubstr("--train-samples"));
+  EXPECT_THAT(error_of(flags), HasSubstr("`train_samples`"));
   flags = iterations(10);
   flags.has_rampup_batch_size = true;
-  EXPECT_THAT(error_of(flags), HasSubstr("--rampup-batch-size"));
+  EXPECT_THAT(error_of(flags), HasSubstr("`rampup_batch_size`"));
 }
 
 TEST(SchedulerFlags, RefusesAnIterationFlagInARunOfSamples) {
@@ -77,37 +77,37 @@ TEST(SchedulerFlags, RefusesAnIterationFlagInARunOfSamples) {
   flags.train_samples = 100;
   EXPECT_EQ(error_of(flags), "taken");
   flags.lr_decay_iters = 5;
-  EXPECT_EQ(error_of(flags), "--lr-decay-iters: cannot be combined with --train-samples");
+  EXPECT_EQ(error_of(flags), "`lr_decay_iters`: cannot be combined with `train_samples`");
 }
 
 TEST(SchedulerFlags, RefusesTwoKindsOfWarmup) {
   SchedulerFlags flags = iterations(10);
   flags.lr_warmup_fraction = 0.1;
   flags.lr_warmup_iters = 2;
-  EXPECT_EQ(error_of(flags), "--lr-warmup-fraction: cannot be combined with --lr-warmup-iters");
+  EXPECT_EQ(error_of(flags), "`lr_warmup_fraction`: cannot be combined with `lr_warmup_iters`");
 }
 
 TEST(SchedulerFlags, RefusesARunWithoutLengthOrLearningRate) {
-  EXPECT_EQ(error_of(iterations(0)), "--train-iters: expected 1 or more, found 0");
+  EXPECT_EQ(error_of(iterations(0)), "`train_iters`: expected 1 or more, found 0");
   SchedulerFlags flags = iterations(0);
   flags.train_iters.reset();
-  EXPECT_EQ(error_of(flags), "expected --train-iters or --train-samples, found neither");
+  EXPECT_EQ(error_of(flags), "expected `train_iters` or `train_samples`, found neither");
   flags.train_samples = 0;
-  EXPECT_EQ(error_of(flags), "--train-samples: expected 1 or more, found 0");
+  EXPECT_EQ(error_of(flags), "`train_samples`: expected 1 or more, found 0");
   flags = iterations(10);
   flags.lr.reset();
-  EXPECT_EQ(error_of(flags), "--lr: expected a number, found none");
+  EXPECT_EQ(error_of(flags), "`lr`: expected a number, found none");
 }
 
 TEST(SchedulerFlags, WeightDecayEndsAreGivenExactlyWhereItGrows) {
   SchedulerFlags flags = iterations(10);
   flags.start_weight_decay = 0.1;
   EXPECT_EQ(error_of(flags),
-            "--start-weight-decay: expected none with --weight-decay-incr-style constant, found "
+            "`start_weight_decay`: expected none with `weight_decay_incr_style` constant, found "
             "one");
   flags.weight_decay_incr_style = WeightDecayIncrStyle::kLinear;
   EXPECT_EQ(error_of(flags),
-            "--end-weight-decay: expected a number with --weight-decay-incr-style linear, found "
+            "`end_weight_decay`: expected a number with `weight_decay_incr_style` linear, found "
             "none");
   flags.end_weight_decay = 0.05;
   EXPECT_EQ(error_of(flags), "end weight decay: expected 0.1 (its start) or more, found 0.05");

@@ -78,8 +78,8 @@ TEST(SchedulerState, ADifferingFlagIsAnErrorThatNamesBothValuesAndLeavesTheSched
   EXPECT_EQ(lines.error().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(lines.error().message(),
             "opt_param_scheduler: learning rate: expected the checkpoint's 0.00015, found 0.0002 "
-            "in the flags (--use-checkpoint-opt_param-scheduler uses the checkpoint's, "
-            "--override-opt_param-scheduler the flags')");
+            "in the flags (`use_checkpoint_opt_param_scheduler` uses the checkpoint's, "
+            "`override_opt_param_scheduler` the flags')");
   EXPECT_EQ(scheduler.num_steps(), 0);
 }
 

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "tests/temp_folder.h"
+#include "tools/common/field_flags.h"
 
 namespace meg::tools {
 namespace {
@@ -43,10 +44,11 @@ class DataFlagsTest : public testing::Test {
     return resolve(std::move(all), std::move(world_size));
   }
 
+  /// As fail() prints it.
   std::string error_of(const Result<samples::DataRun>& run) {
     EXPECT_FALSE(run.has_value());
     EXPECT_EQ(run.status().code(), StatusCode::kInvalidArgument);
-    return run.status().message();
+    return with_flags(run.status().message());
   }
 
   std::ostringstream err_;
@@ -228,7 +230,7 @@ TEST_F(DataFlagsTest, ARampUpIsIgnoredWhereTheNamedRevisionDoes) {
   newest.insert(newest.end(), {"--megatron-version", "core_v0.19.0"});
   const auto run = resolve_run(newest);
   EXPECT_EQ(run->batches.batch_size_after(0), 8);
-  EXPECT_THAT(run->notes, ElementsAre(HasSubstr("--rampup-batch-size has no effect")));
+  EXPECT_THAT(run->notes, ElementsAre(HasSubstr("`rampup_batch_size` has no effect")));
   EXPECT_THAT(error_of(resolve_run({"--rampup-batch-size", "2", "2"})),
               HasSubstr("expected START INCREMENT SAMPLES, found 2 values"));
 }

@@ -345,10 +345,10 @@ TEST(TrainerOptionsTest, AScheduleThatIsNotLoadedIsSaid) {
   options.checkpoints.no_load_optim = true;
   EXPECT_TRUE(run(options).said("WARNING: ").empty());
   options.schedule.use_checkpoint_opt_param_scheduler = true;
-  const std::string flag = "WARNING: --use-checkpoint-opt_param-scheduler has no effect with ";
-  EXPECT_EQ(run(options).said(flag + "--no-load-optim").size(), 1);
+  const std::string flag = "WARNING: `use_checkpoint_opt_param_scheduler` has no effect with ";
+  EXPECT_EQ(run(options).said(flag + "`no_load_optim`").size(), 1);
   options.checkpoints.finetune = true;
-  EXPECT_EQ(run(options).said(flag + "--finetune").size(), 1);
+  EXPECT_EQ(run(options).said(flag + "`finetune`").size(), 1);
 }
 
 TEST(TrainerOptionsTest, SamplesInOtherBatchesAreCountedAloud) {
@@ -374,7 +374,7 @@ TEST(TrainerOptionsTest, SamplesInOtherBatchesAreCountedAloud) {
   EXPECT_TRUE(none.steps.empty());
   EXPECT_THAT(
       none.said("WARNING: "),
-      ElementsAre("WARNING: --train-samples 16 in batches of 8 is 2 iterations; the "
+      ElementsAre("WARNING: `train_samples` 16 in batches of 8 is 2 iterations; the "
                   "checkpoint is at iteration 2 after 8 samples in batches of other sizes: "
                   "0 iterations follow, and the run ends after 8 samples, as in Megatron-LM"));
   const FinishedRun more = go_on(kBatch / 2);
@@ -487,7 +487,7 @@ TEST(TrainerOptionsTest, NamesWhatMegatronRefuses) {
   EXPECT_THAT(run(options).status.message(), HasSubstr("decoupled_lr: requires core's"));
   options = small_options(1);
   options.schedule.decoupled_min_lr = 0.1;
-  EXPECT_EQ(run(options).status.message(), "--decoupled-min-lr: requires --decoupled-lr");
+  EXPECT_EQ(run(options).status.message(), "`decoupled_min_lr`: requires `decoupled_lr`");
   options = small_options(1);
   options.deterministic_mode = true;
   options.model.attention_backend = nn::AttentionBackend::kFused;

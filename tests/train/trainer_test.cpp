@@ -64,7 +64,7 @@ TEST(Trainer, DiesOfNonFiniteGradientsBeforeTheyAreApplied) {
       const Status status = run.run();
       EXPECT_EQ(status.message(), std::string("iteration 4: gradient of ") + kPoisoned +
                                       ": expected finite numbers, found " + text +
-                                      " (--no-check-for-nan-in-loss-and-grad continues)");
+                                      " (`check_for_nan_in_loss_and_grad = false` continues)");
       EXPECT_TRUE(parameter(*run.trainer, kPoisoned).isfinite().all().item<bool>());
       EXPECT_EQ(test::read_file(folder.path("save/latest_checkpointed_iteration.txt")), "3");
     }
@@ -234,7 +234,7 @@ TEST(Trainer, NoticesAnImpossibleFolderToSaveInBeforeItTrains) {
     options.checkpoints.save = folder.path(save);
     const SmallTrainer run(options);
     EXPECT_EQ(run.trainer, nullptr);
-    EXPECT_EQ(run.status.message().find("--save: "), 0U) << run.status.message();
+    EXPECT_EQ(run.status.message().find("`save`: "), 0U) << run.status.message();
     EXPECT_NE(run.status.message().find(folder.path("file")), std::string::npos);
     EXPECT_TRUE(run.lines->empty());
   }
@@ -307,7 +307,7 @@ TEST(Trainer, RefusesMomentsThatNeverMove) {
   auto options = small_run();
   options.optimizer.betas = {0.9, 1};
   EXPECT_EQ(SmallTrainer(options).status.message(),
-            "--adam-beta2: expected 0 to less than 1, found 1");
+            "`adam_beta2`: expected 0 to less than 1, found 1");
 }
 
 TEST(Trainer, EvaluatesTheSameSamplesInMicroBatchesOfAnotherSize) {

@@ -153,7 +153,7 @@ Status check_tokenizer_identity(const tokenizer::Tokenizer& tokenizer,
   const Status status = check_identity({options.tokenizer_type, *identity, tokenizer.vocab_size()},
                                        options, checkpoint);
   if (status.ok()) return status;
-  return make_error(status.code(), "{}: {}; --allow-other-tokenizer skips this comparison",
+  return make_error(status.code(), "{}: {}; `allow_other_tokenizer` skips this comparison",
                     checkpoint.folder().folder, status.message());
 }
 

@@ -13,13 +13,13 @@ Status check_input(const std::vector<std::string>& inputs,
   const auto invalid = [](std::string message) {
     return Status(StatusCode::kInvalidArgument, std::move(message));
   };
-  if (inputs.empty()) return invalid("--input: expected at least one file");
-  if (json_keys.empty()) return invalid("--json-keys: expected at least one key");
+  if (inputs.empty()) return invalid("`input`: expected at least one file");
+  if (json_keys.empty()) return invalid("`json_keys`: expected at least one key");
   std::vector<std::string> keys = json_keys;
   std::sort(keys.begin(), keys.end());
   const auto twice = std::adjacent_find(keys.begin(), keys.end());
-  if (twice != keys.end()) return invalid(fmt::format("--json-keys: found {} twice", *twice));
-  if (max_documents && *max_documents < 1) return invalid("--max-documents: expected at least 1");
+  if (twice != keys.end()) return invalid(fmt::format("`json_keys`: found {} twice", *twice));
+  if (max_documents && *max_documents < 1) return invalid("`max_documents`: expected at least 1");
   return {};
 }
 

@@ -154,12 +154,12 @@ Status ResumeJournal::describe_inputs(const PreprocessOptions& options) {
   add("inputs", fmt::format("{}", paths.files.size()));
   for (const std::string& path : paths.files) {
     if (path == kStandardInput) {
-      return Status(StatusCode::kUnsupported, "--resume: expected files, found standard input");
+      return Status(StatusCode::kUnsupported, "`resume`: expected files, found standard input");
     }
     MEG_ASSIGN_OR_RETURN(const std::unique_ptr<InputFile> file, InputFile::open(path));
     MEG_ASSIGN_OR_RETURN(const auto extent, file->extent());
     if (!extent.has_value()) {
-      return make_error(StatusCode::kUnsupported, "--resume: {}: expected a regular file", path);
+      return make_error(StatusCode::kUnsupported, "`resume`: {}: expected a regular file", path);
     }
     // Size and time of change, or a store's ETag: tells a file that was changed since, without
     // reading it.
@@ -189,7 +189,7 @@ Status ResumeJournal::check_same(const Lines& found) const {
 
 Result<ResumeJournal> ResumeJournal::open(const PreprocessOptions& options, DType dtype) {
   if (options.partitions > 1) {
-    return Status(StatusCode::kUnsupported, "--resume: cannot be combined with --partitions");
+    return Status(StatusCode::kUnsupported, "`resume`: cannot be combined with `partitions`");
   }
   ResumeJournal journal;
   journal.path_ = journal_path(options);

@@ -21,20 +21,20 @@ constexpr int64_t kExactInDouble = int64_t{1} << 53;
 /// More increments than any run has; bounds memory and time where flags are nonsense.
 constexpr size_t kMaxIntervals = size_t{1} << 16;
 
-Status check_range(std::string_view flag, int64_t value, int64_t least) {
+Status check_range(std::string_view field, int64_t value, int64_t least) {
   if (value >= least && value <= kExactInDouble) return Status();
-  return make_error(StatusCode::kInvalidArgument, "{}: expected {} to {}, found {}", flag, least,
+  return make_error(StatusCode::kInvalidArgument, "{}: expected {} to {}, found {}", field, least,
                     kExactInDouble, value);
 }
 
 Status check_rampup(const BatchRampup& rampup, int64_t global_batch_size) {
-  constexpr std::string_view kFlag = "--rampup-batch-size";
-  MEG_RETURN_IF_ERROR(check_range("--rampup-batch-size: start", rampup.start, 1));
-  MEG_RETURN_IF_ERROR(check_range("--rampup-batch-size: increment", rampup.increment, 1));
-  MEG_RETURN_IF_ERROR(check_range("--rampup-batch-size: samples", rampup.samples, 1));
+  constexpr std::string_view kField = "`rampup_batch_size`";
+  MEG_RETURN_IF_ERROR(check_range("`rampup_batch_size`: start", rampup.start, 1));
+  MEG_RETURN_IF_ERROR(check_range("`rampup_batch_size`: increment", rampup.increment, 1));
+  MEG_RETURN_IF_ERROR(check_range("`rampup_batch_size`: samples", rampup.samples, 1));
   if (rampup.start >= global_batch_size) {
     return make_error(StatusCode::kInvalidArgument,
-                      "{}: start: expected less than the global batch size {}, found {}", kFlag,
+                      "{}: start: expected less than the global batch size {}, found {}", kField,
                       global_batch_size, rampup.start);
   }
   const int64_t difference = global_batch_size - rampup.start;
@@ -42,7 +42,7 @@ Status check_rampup(const BatchRampup& rampup, int64_t global_batch_size) {
     return make_error(StatusCode::kInvalidArgument,
                       "{}: increment: expected a divisor of {} (global batch size {} less start "
                       "{}), found {}",
-                      kFlag, difference, global_batch_size, rampup.start, rampup.increment);
+                      kField, difference, global_batch_size, rampup.start, rampup.increment);
   }
   return Status();
 }
@@ -58,9 +58,9 @@ int64_t saturating_advance(int64_t first, int64_t count, int64_t size) {
 }  // namespace
 
 Result<BatchSchedule> BatchSchedule::create(const Options& options) {
-  MEG_RETURN_IF_ERROR(check_range("--micro-batch-size", options.micro_batch_size, 1));
+  MEG_RETURN_IF_ERROR(check_range("`micro_batch_size`", options.micro_batch_size, 1));
   MEG_RETURN_IF_ERROR(check_range("data-parallel size", options.data_parallel_size, 1));
-  MEG_RETURN_IF_ERROR(check_range("--global-batch-size", options.global_batch_size, 0));
+  MEG_RETURN_IF_ERROR(check_range("`global_batch_size`", options.global_batch_size, 0));
   int64_t least = 0;
   if (__builtin_mul_overflow(options.micro_batch_size, options.data_parallel_size, &least)) {
     least = kMost;
@@ -121,7 +121,7 @@ Status BatchSchedule::check_micro_batches_fill(int64_t stages, int64_t group) co
   if (group < stages) {
     return make_error(
         StatusCode::kInvalidArgument,
-        "--microbatch-group-size-per-virtual-pipeline-stage: expected at least the {} "
+        "`microbatch_group_size_per_virtual_pipeline_stage`: expected at least the {} "
         "pipeline stages, found {}",
         stages, group);
   }
@@ -143,10 +143,10 @@ Status BatchSchedule::check_micro_batches_fill(int64_t stages, int64_t group) co
                       name, expected, samples,
                       static_cast<double>(samples) / static_cast<double>(at_once));
   };
-  MEG_RETURN_IF_ERROR(check("--global-batch-size", global_batch_size_));
+  MEG_RETURN_IF_ERROR(check("`global_batch_size`", global_batch_size_));
   if (!rampup_) return Status();
   for (int64_t size = rampup_->start; size < global_batch_size_; size += rampup_->increment) {
-    MEG_RETURN_IF_ERROR(check("--rampup-batch-size", size));
+    MEG_RETURN_IF_ERROR(check("`rampup_batch_size`", size));
   }
   return Status();
 }
@@ -156,7 +156,7 @@ Status BatchSchedule::add_interval(Interval interval) {
       fmt::format("step {}: global batch size", interval.first_step), interval.batch_size));
   if (intervals_.size() == kMaxIntervals) {
     return make_error(StatusCode::kInvalidArgument,
-                      "--rampup-batch-size: expected at most {} batch sizes, found more",
+                      "`rampup_batch_size`: expected at most {} batch sizes, found more",
                       kMaxIntervals);
   }
   intervals_.push_back(interval);

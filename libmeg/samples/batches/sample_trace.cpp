@@ -9,7 +9,7 @@ namespace {
 /// up to the step.
 Status check(const TraceSchedule& schedule) {
   if (schedule.type == DataloaderType::kSingle) return Status();
-  return Status(StatusCode::kUnsupported, "--dataloader-type cyclic: tracing is not supported yet");
+  return Status(StatusCode::kUnsupported, "`dataloader_type` cyclic: tracing is not supported yet");
 }
 
 /// Fills in where `sample`, consumed in step `step`, is met.

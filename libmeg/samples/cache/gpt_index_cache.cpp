@@ -31,7 +31,7 @@ Status unwritable(const GptIndexCacheFiles& files, const Status& error,
   const std::string folder = std::filesystem::path(files.sidecar).parent_path().string();
   return make_error(StatusCode::kIoError,
                     "{}: cannot write the index cache ({}{}{}); give a writable folder with "
-                    "--data-cache-path",
+                    "`data_cache_path`",
                     folder.empty() ? "." : folder, error.message(),
                     unusable.empty() ? "" : "; the existing one cannot be used: ", unusable);
 }

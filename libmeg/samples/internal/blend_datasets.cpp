@@ -27,7 +27,7 @@ Result<std::vector<BlendPart>> plan_blend(Split split, const Blend& blend,
                           : kMaxDatasets;
   if (blend.prefixes.size() > most) {
     return make_error(StatusCode::kInvalidArgument,
-                      "--data-path: expected at most {} datasets, found {}", most,
+                      "`data_path`: expected at most {} datasets, found {}", most,
                       blend.prefixes.size());
   }
   if (!blend.weights.has_value()) return std::vector<BlendPart>();
@@ -58,7 +58,7 @@ Status check_sizes(std::span<const int64_t> sizes, Split split,
 std::string remedy_of(bool by_sizes, const GptDataConfig& config) {
   // A dataset has its margin by its weight; by sizes, it gives what it has.
   if (!by_sizes && config.version.blend_margin == megatron::BlendMargin::kOnTop) {
-    return fmt::format("a --mid-level-dataset-surplus above {} gives it more",
+    return fmt::format("a `mid_level_dataset_surplus` above {} gives it more",
                        config.mid_level_dataset_surplus);
   }
   return "request other numbers of samples, or give other weights";

@@ -42,7 +42,7 @@ Result<std::shared_ptr<const GptDataset::Dataset>> SplitDatasets::open_dataset(
   MEG_ASSIGN_OR_RETURN(dataset::IndexedDataset dataset,
                        dataset::IndexedDataset::open(prefix, options));
   if (config_.format.has_value() && dataset.format() != *config_.format) {
-    return make_error(StatusCode::kInvalidArgument, "{}: expected {} by --data-impl, found {}",
+    return make_error(StatusCode::kInvalidArgument, "{}: expected {} by `data_impl`, found {}",
                       dataset.idx().path(), dataset::index_format_name(*config_.format),
                       dataset::index_format_name(dataset.format()));
   }
@@ -64,22 +64,22 @@ Result<std::shared_ptr<const GptDataset::Dataset>> SplitDatasets::open_dataset(
 /// What is made of a dataset at s3:// is kept on this machine.
 Status SplitDatasets::check_folders_for(const std::string& prefix) const {
   if (prefix.find("://") == prefix.npos) return {};
-  const auto missing = [&](std::string_view flag, std::string_view what) {
+  const auto missing = [&](std::string_view field, std::string_view what) {
     return make_error(StatusCode::kInvalidArgument,
                       "{}: expected {} with a dataset in a store, to name a folder for {}", prefix,
-                      flag, what);
+                      field, what);
   };
   if (!config_.object_storage_cache_path.has_value()) {
-    return missing("--object-storage-cache-path", "its .idx");
+    return missing("`object_storage_cache_path`", "its .idx");
   }
   const bool has_place = config_.cache_path.has_value() &&
                          config_.version.index_cache_form != megatron::IndexCacheForm::kBesideData;
-  return has_place ? Status() : missing("--data-cache-path", "its index caches");
+  return has_place ? Status() : missing("`data_cache_path`", "its index caches");
 }
 
 std::string SplitDatasets::name_of(Split split) const {
   return fmt::format("{} split{}", split_name(split),
-                     cut_.has_value() ? fmt::format(" (--split {})", cut_->text()) : "");
+                     cut_.has_value() ? fmt::format(" (`split` {})", cut_->text()) : "");
 }
 
 Result<std::optional<dataset::SequenceRange>> SplitDatasets::range_of(

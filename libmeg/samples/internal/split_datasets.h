@@ -58,7 +58,7 @@ class SplitDatasets {
 
   Result<std::shared_ptr<const GptDataset::Dataset>> open_dataset(const std::string& prefix);
   Status check_folders_for(const std::string& prefix) const;
-  /// Such as "test split (--split 969,30,1)".
+  /// Such as "test split (`split` 969,30,1)".
   std::string name_of(Split split) const;
   /// nullopt: the split has no documents. kInvalidArgument where it has, but without tokens.
   Result<std::optional<dataset::SequenceRange>> range_of(

@@ -138,8 +138,8 @@ class StateReader {
     if (!given_.use_checkpoint_opt_param_scheduler && !same(given, *value)) {
       fail(StatusCode::kInvalidArgument,
            fmt::format("{}: expected the checkpoint's {}, found {} in the flags "
-                       "(--use-checkpoint-opt_param-scheduler uses the checkpoint's, "
-                       "--override-opt_param-scheduler the flags')",
+                       "(`use_checkpoint_opt_param_scheduler` uses the checkpoint's, "
+                       "`override_opt_param_scheduler` the flags')",
                        title, found_text(*value), value_text(given)));
       return given;
     }

@@ -8,10 +8,11 @@ namespace meg::train {
 
 /// kOutOfRange: `what` contains NaN or Inf, which --check-for-nan-in-loss-and-grad rejects.
 inline Status not_finite_error(std::string_view what, bool has_nan) {
-  return make_error(StatusCode::kOutOfRange,
-                    "{}: expected finite numbers, found {} (--no-check-for-nan-in-loss-and-grad "
-                    "continues)",
-                    what, has_nan ? "NaN" : "Inf");
+  return make_error(
+      StatusCode::kOutOfRange,
+      "{}: expected finite numbers, found {} (`check_for_nan_in_loss_and_grad = false` "
+      "continues)",
+      what, has_nan ? "NaN" : "Inf");
 }
 
 }  // namespace meg::train

@@ -71,21 +71,21 @@ TEST(BatchSchedule, RefusesBatchesThatDoNotDivideWithTheNumbers) {
       {{.global_batch_size = 16, .micro_batch_size = 4, .rampup = BatchRampup{8, 2, 100}},
        "global batch size: expected a multiple of 4"},
       {{.global_batch_size = 40, .rampup = BatchRampup{16, 10, 300}},
-       "--rampup-batch-size: increment: expected a divisor of 24 (global batch size 40 less start "
+       "`rampup_batch_size`: increment: expected a divisor of 24 (global batch size 40 less start "
        "16), found 10"},
       {{.global_batch_size = 16, .rampup = BatchRampup{16, 16, 300}},
-       "--rampup-batch-size: start: expected less than the global batch size 16, found 16"},
+       "`rampup_batch_size`: start: expected less than the global batch size 16, found 16"},
       {{.global_batch_size = 32, .rampup = BatchRampup{16, 16, 0}},
-       "--rampup-batch-size: samples: expected 1 to"},
+       "`rampup_batch_size`: samples: expected 1 to"},
       {{.global_batch_size = 32, .rampup = BatchRampup{0, 16, 5}}, "start: expected 1 to"},
       {{.global_batch_size = 32, .rampup = BatchRampup{16, -1, 5}}, "increment: expected 1 to"},
-      {{.global_batch_size = -1}, "--global-batch-size: expected 0 to"},
-      {{.micro_batch_size = 0}, "--micro-batch-size: expected 1 to"},
+      {{.global_batch_size = -1}, "`global_batch_size`: expected 0 to"},
+      {{.micro_batch_size = 0}, "`micro_batch_size`: expected 1 to"},
       {{.data_parallel_size = 0}, "data-parallel size: expected 1 to"},
       {{.micro_batch_size = int64_t{1} << 40, .data_parallel_size = int64_t{1} << 40},
        "micro batch size times data-parallel size: expected 1 to"},
       {{.global_batch_size = 1 + (int64_t{1} << 22), .rampup = BatchRampup{1, 1, int64_t{1} << 53}},
-       "--rampup-batch-size: expected at most 65536 batch sizes"},
+       "`rampup_batch_size`: expected at most 65536 batch sizes"},
   };
   for (const Refusal& refusal : refusals) {
     const auto schedule = BatchSchedule::create(refusal.options);
@@ -102,22 +102,22 @@ TEST(BatchSchedule, RefusesMicroBatchesThatDoNotFillAnInterleavedPipeline) {
   };
   EXPECT_EQ(check({.global_batch_size = 16, .micro_batch_size = 2, .data_parallel_size = 2}), "");
   EXPECT_EQ(check({.global_batch_size = 12, .micro_batch_size = 2}),
-            "--global-batch-size: expected a number of micro-batches that is a multiple of the 4 "
+            "`global_batch_size`: expected a number of micro-batches that is a multiple of the 4 "
             "pipeline stages with virtual stages, found 12 samples: 6 micro-batches");
   EXPECT_EQ(check({.global_batch_size = 16, .rampup = BatchRampup{4, 4, 100}}), "");
   EXPECT_THAT(check({.global_batch_size = 16, .rampup = BatchRampup{4, 6, 100}}),
-              HasSubstr("--rampup-batch-size: expected a number of micro-batches"));
+              HasSubstr("`rampup_batch_size`: expected a number of micro-batches"));
   EXPECT_THAT(check({.global_batch_size = 16, .rampup = BatchRampup{2, 7, 100}}),
               HasSubstr("4 pipeline stages with virtual stages, found 2 samples"));
   EXPECT_EQ(check({.global_batch_size = 6}, 6), "");
   EXPECT_EQ(check({.global_batch_size = 11}, 6),
             "");  // 6, and 5 left over
   EXPECT_EQ(check({.global_batch_size = 15}, 6),
-            "--global-batch-size: expected a number of micro-batches that is at least a group of 6 "
+            "`global_batch_size`: expected a number of micro-batches that is at least a group of 6 "
             "and has a remainder of 0 or at least 4, found 15 samples: 15 micro-batches");
   EXPECT_THAT(check({.global_batch_size = 5}, 6), HasSubstr("at least a group of 6"));
   EXPECT_EQ(check({.global_batch_size = 6}, 3),
-            "--microbatch-group-size-per-virtual-pipeline-stage: expected at least the 4 pipeline "
+            "`microbatch_group_size_per_virtual_pipeline_stage`: expected at least the 4 pipeline "
             "stages, found 3");
 }
 

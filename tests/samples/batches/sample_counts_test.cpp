@@ -54,7 +54,7 @@ TEST(SampleCounts, FullValidationAsksForOneEpoch) {
   RunLength length{.train_iters = 5};
   length.full_validation = true;
   EXPECT_THAT(counts(length, schedule(8)).samples, ElementsAre(40, std::nullopt, 800));
-  EXPECT_THAT(error(length, "core_v0.5.0"), HasSubstr("--full-validation"));
+  EXPECT_THAT(error(length, "core_v0.5.0"), HasSubstr("`full_validation`"));
 }
 
 TEST(SampleCounts, SkipTrainEvaluatesOnceSinceCore016) {
@@ -88,7 +88,7 @@ TEST(SampleCounts, AnEvaluationsBatchDividesIntoMicroBatches) {
     length.eval_global_batch_size = wrong;
     const auto found = count_samples(length, *batches, megatron::newest_megatron_version());
     EXPECT_THAT(found.error().message(),
-                HasSubstr("--eval-global-batch-size: expected a multiple of 6"));
+                HasSubstr("`eval_global_batch_size`: expected a multiple of 6"));
   }
   length.eval_global_batch_size = 18;
   EXPECT_EQ(count_samples(length, *batches, megatron::newest_megatron_version())->samples[2], 54);
@@ -104,12 +104,12 @@ TEST(SampleCounts, AnEvaluationHasAMicroBatchSizeOfItsOwn) {
   length.eval_micro_batch_size = 4;
   EXPECT_EQ(error(), "");
   length.eval_micro_batch_size = 3;
-  EXPECT_THAT(error(), HasSubstr("--global-batch-size of an evaluation: expected a multiple of 9 "
+  EXPECT_THAT(error(), HasSubstr("`global_batch_size` of an evaluation: expected a multiple of 9 "
                                  "(micro batch size 3 times data-parallel size 3), found 12"));
   length.eval_global_batch_size = 27;
   EXPECT_EQ(error(), "");
   length.eval_micro_batch_size = 0;
-  EXPECT_EQ(error(), "--eval-micro-batch-size: expected at least 1, found 0");
+  EXPECT_EQ(error(), "`eval_micro_batch_size`: expected at least 1, found 0");
 }
 
 TEST(SampleCounts, NoEvaluationsAreAskedForOnlyWhereTheyAreNotCounted) {
@@ -119,7 +119,7 @@ TEST(SampleCounts, NoEvaluationsAreAskedForOnlyWhereTheyAreNotCounted) {
   length.full_validation = false;
   length.skip_train = true;
   EXPECT_EQ(counts(length, schedule(2)).samples[1], 200);
-  EXPECT_THAT(error(length, "core_v0.15.3"), HasSubstr("--eval-interval"));
+  EXPECT_THAT(error(length, "core_v0.15.3"), HasSubstr("`eval_interval`"));
 }
 
 TEST(SampleCounts, ARampUpThatOutlastsTheRunCountsWholeUpToCore08) {
@@ -137,13 +137,13 @@ TEST(SampleCounts, ARampUpThatOutlastsTheRunCountsWholeUpToCore08) {
 }
 
 TEST(SampleCounts, ErrorsNameTheFlag) {
-  EXPECT_EQ(error({}), "--train-iters or --train-samples is required");
+  EXPECT_EQ(error({}), "`train_iters` or `train_samples` is required");
   EXPECT_THAT(error({.train_iters = 1, .train_samples = 1}), HasSubstr("found both"));
-  EXPECT_THAT(error({.train_iters = -1}), HasSubstr("--train-iters: expected"));
-  EXPECT_THAT(error({.train_samples = 0}), HasSubstr("--train-samples: expected"));
-  EXPECT_THAT(error({.train_iters = 1, .eval_iters = -1}), HasSubstr("--eval-iters"));
+  EXPECT_THAT(error({.train_iters = -1}), HasSubstr("`train_iters`: expected"));
+  EXPECT_THAT(error({.train_samples = 0}), HasSubstr("`train_samples`: expected"));
+  EXPECT_THAT(error({.train_iters = 1, .eval_iters = -1}), HasSubstr("`eval_iters`"));
   EXPECT_THAT(error({.train_iters = 1, .eval_iters = 1, .eval_interval = 0}),
-              HasSubstr("--eval-interval"));
+              HasSubstr("`eval_interval`"));
 }
 
 TEST(SampleCounts, ProductsBeyondInt64AreErrors) {

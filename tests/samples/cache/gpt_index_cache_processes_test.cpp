@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-constexpr char kHint[] = "give a writable folder with --data-cache-path";
+constexpr char kHint[] = "give a writable folder with `data_cache_path`";
 
 class GptIndexCacheProcesses : public test::CacheTest {
  protected:

@@ -40,7 +40,7 @@ Status BeginCheck::check(std::string_view text) {
   may_be_json_ = false;
   if (first == text.npos || text[first] != '{') return Status();
   return make_error(StatusCode::kInvalidArgument,
-                    "{}: its name says plain text, but its first byte JSON: give --input-format "
+                    "{}: its name says plain text, but its first byte JSON: give `input_format` "
                     "json or txt",
                     name_);
 }

@@ -73,7 +73,7 @@ Status refuse_others(const std::vector<std::string>& found) {
                                                                       : nullptr;
     if (found_type == nullptr) continue;
     return make_error(StatusCode::kInvalidArgument,
-                      "{}: expected a file, found a {}, which is only read if --input names it",
+                      "{}: expected a file, found a {}, which is only read if `input` names it",
                       path, found_type);
   }
   return Status();
@@ -263,10 +263,10 @@ void note_idle_options(const InputOptions& options, const std::vector<std::strin
                        [&](const std::string& file) { return format_of(file, options) == format; });
   };
   if ((!options.csv_columns.empty() || options.csv_has_header) && !is_any(InputFormat::kCsv)) {
-    notes.emplace_back("--csv-column, --csv-header: no input is a csv, by its name");
+    notes.emplace_back("`csv_columns`, `csv_has_header`: no input is a csv, by its name");
   }
   if (options.txt_document != TxtDocument::kFile && !is_any(InputFormat::kTxt)) {
-    notes.emplace_back("--txt-document, --txt-separator: no input is plain text, by its name");
+    notes.emplace_back("`txt_document`, `txt_separator`: no input is plain text, by its name");
   }
 }
 
@@ -280,13 +280,13 @@ Status check_input_options(const InputOptions& options, const std::vector<std::s
     return Status(StatusCode::kInvalidArgument, std::move(message));
   };
   if (!options.csv_columns.empty() && options.csv_columns.size() != keys.size()) {
-    return invalid(fmt::format("--csv-column: expected one for each of {} JSON keys, found {}",
+    return invalid(fmt::format("`csv_columns`: expected one for each of {} JSON keys, found {}",
                                keys.size(), options.csv_columns.size()));
   }
   const bool is_separated = options.txt_document == TxtDocument::kSeparated;
   if (is_separated == options.txt_separator.empty()) {
-    return invalid(is_separated ? "--txt-separator: expected at least one byte, found none"
-                                : "--txt-separator: only used if it separates documents");
+    return invalid(is_separated ? "`txt_separator`: expected at least one byte, found none"
+                                : "`txt_separator`: only used if it separates documents");
   }
   const Shard& shard = options.shard;
   if (shard.index < 0 || shard.index >= shard.count) {

@@ -195,7 +195,7 @@ std::function<Result<GptIndex>()> reopening(const GptIndexPaths& paths, const Gp
     if (opened.digests == digests) return std::move(opened.index);
     return make_error(StatusCode::kCorruption,
                       "{}: expected the index cache that this run began with, found other files: "
-                      "start the run again, without --dataloader-defer-npy-index-mmap",
+                      "start the run again, without `dataloader_defer_npy_index_mmap`",
                       paths.sample_index);
   };
 }
