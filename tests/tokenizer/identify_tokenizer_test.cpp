@@ -67,7 +67,7 @@ TEST(IdentifyTokenizer, NamesARevisionThatHasNoSuchTokenizer) {
                                         *megatron::parse_megatron_version("core_v0.6.0"));
   ASSERT_FALSE(found.has_value());
   EXPECT_EQ(found.error().message(),
-            "--tokenizer-type NullTokenizer: revision core_v0.6.0 of Megatron-LM does not build "
+            "`tokenizer_type` NullTokenizer: revision core_v0.6.0 of Megatron-LM does not build "
             "index caches with it");
 }
 

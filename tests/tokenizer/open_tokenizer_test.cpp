@@ -52,10 +52,10 @@ TEST(OpenTokenizer, OpensGpt2Bpe) {
 TEST(OpenTokenizer, NamesTheMissingFlag) {
   TokenizerOptions options = with_type("GPT2BPETokenizer");
   EXPECT_EQ(error_for(options).code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(error_for(options).message(), "GPT2BPETokenizer needs --vocab-file");
+  EXPECT_EQ(error_for(options).message(), "GPT2BPETokenizer needs `vocab_file`");
   options.vocab_file = "vocab.json";
-  EXPECT_EQ(error_for(options).message(), "GPT2BPETokenizer needs --merge-file");
-  EXPECT_THAT(error_for({}).message(), HasSubstr("--tokenizer-type is missing"));
+  EXPECT_EQ(error_for(options).message(), "GPT2BPETokenizer needs `merge_file`");
+  EXPECT_THAT(error_for({}).message(), HasSubstr("`tokenizer_type` is missing"));
 }
 
 TEST(OpenTokenizer, NamesTheTypesWhereOneIsUnknown) {
@@ -152,7 +152,7 @@ TEST(OpenTokenizer, SaysWhatAFileOfAnotherTypeIsAndWhichTypeReadsIt) {
       options.tiktoken_pattern = "v2";
       EXPECT_THAT(error_for(options).message(),
                   AllOf(HasSubstr(path + ": expected "), HasSubstr("found " + file.what),
-                        HasSubstr("which --tokenizer-type " + file.reader + " reads")))
+                        HasSubstr("which `tokenizer_type` " + file.reader + " reads")))
           << type;
     }
   }
@@ -168,7 +168,7 @@ TEST(OpenTokenizer, SaysWhatAFolderOfAnotherTypeHolds) {
     options.tokenizer_model = folder.path();
     EXPECT_THAT(error_for(options).message(),
                 HasSubstr(folder.path() + ": expected a tokenizer.json, found " + file.name + ", " +
-                          file.what + ", which --tokenizer-type " + file.reader + " reads"));
+                          file.what + ", which `tokenizer_type` " + file.reader + " reads"));
   }
   const test::TempFolder folder;
   test::write_file(folder.path("tokenizer.model"), known_files().back().content);
@@ -186,7 +186,7 @@ TEST(OpenTokenizer, SaysThatVocabAndMergesAreSwapped) {
   test::write_file(options.vocab_file, "#version: 0.2\na b\nab c\n");
   test::write_file(options.merge_file, test::vocab_json({"ab", "abc"}));
   EXPECT_THAT(error_for(options).message(),
-              testing::StartsWith("--vocab-file and --merge-file are swapped: "));
+              testing::StartsWith("`vocab_file` and `merge_file` are swapped: "));
   std::swap(options.vocab_file, options.merge_file);
   EXPECT_TRUE(open_tokenizer(options).has_value());
 }
@@ -216,7 +216,7 @@ TEST(OpenTokenizer, TakesMetadataOfTheTypesLibraryAlone) {
   const Case cases[] = {
       {R"({"library": "megatron", "class_name": null, "model_type": "gpt"})", ""},
       {R"({"library": "sentencepiece"})",
-       "library: expected \"megatron\", that of --tokenizer-type GPT2BPETokenizer, found "
+       "library: expected \"megatron\", that of `tokenizer_type` GPT2BPETokenizer, found "
        "\"sentencepiece\""},
       {R"({"library": "megatron", "model_type": "llama"})", ".model_type: \"llama\" is not"},
       {R"({"library": "megatron", "tokenizer_class": "Mine"})", ".tokenizer_class: "},

@@ -85,15 +85,15 @@ TEST_F(TikTokenizerFlags, LeaveSpecialTextAloneInOlderRevisions) {
   EXPECT_EQ((*tokenizer)->encode("<s>")->size(), 3);
   EXPECT_EQ((*tokenizer)->pad(), std::nullopt);
   options_.tiktoken_pattern.clear();
-  EXPECT_EQ(error(), "TikTokenizer: needs --tiktoken-pattern");
+  EXPECT_EQ(error(), "TikTokenizer: needs `tiktoken_pattern`");
 }
 
 TEST_F(TikTokenizerFlags, AreErrorsWhereTheyCannotBe) {
   options_.tiktoken_pattern = "v3";
-  EXPECT_EQ(error(), "TikTokenizer: --tiktoken-pattern: expected v1 or v2, found \"v3\"");
+  EXPECT_EQ(error(), "TikTokenizer: `tiktoken_pattern`: expected v1 or v2, found \"v3\"");
   options_.tiktoken_pattern = "v2";
   options_.tiktoken_num_special_tokens = 3;
-  EXPECT_THAT(error(), HasSubstr("--tiktoken-num-special-tokens: expected 7 to less than"));
+  EXPECT_THAT(error(), HasSubstr("`tiktoken_num_special_tokens`: expected 7 to less than"));
   options_.tiktoken_num_special_tokens = 8;
   options_.tiktoken_special_tokens = {"<unk>", "<s>", "</s>"};
   EXPECT_EQ(error(), "TikTokenizer: special tokens: expected <mask> among them, found none");

@@ -94,7 +94,7 @@ Result<TokenizerDescription> describe_tokenizer(const TokenizerOptions& options)
   for (const auto& [type, describe] : kDescribers) {
     if (type == options.tokenizer_type) return describe(options);
   }
-  return make_error(StatusCode::kUnsupported, "--tokenizer-type {}: it has no description",
+  return make_error(StatusCode::kUnsupported, "`tokenizer_type` {}: it has no description",
                     options.tokenizer_type);
 }
 

@@ -147,7 +147,7 @@ Result<std::string> python_check(const TokenizerOptions& options, std::string_vi
     // Printed for the user to run: the package that Megatron itself calls is the judge of our ids.
     return "python3 -c " + shell_word(program);
   }
-  return make_error(StatusCode::kUnsupported, "--tokenizer-type {}: no Python package is known",
+  return make_error(StatusCode::kUnsupported, "`tokenizer_type` {}: no Python package is known",
                     options.tokenizer_type);
 }
 

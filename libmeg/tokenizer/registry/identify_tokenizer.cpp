@@ -13,11 +13,11 @@ Result<megatron::TokenizerIdentity> identify_tokenizer(const TokenizerOptions& o
   if (type->identified != nullptr && !(version.*type->identified)) {
     return make_error(
         StatusCode::kInvalidArgument,
-        "--tokenizer-type {}: revision {} of Megatron-LM does not build index caches with it",
+        "`tokenizer_type` {}: revision {} of Megatron-LM does not build index caches with it",
         type->name, version.name);
   }
   if (type->legacy_identity == nullptr) {
-    return make_error(StatusCode::kUnsupported, "--tokenizer-type {}: not supported yet",
+    return make_error(StatusCode::kUnsupported, "`tokenizer_type` {}: not supported yet",
                       type->name);
   }
   const bool legacy = version.core_tokenizers == 0 || options.legacy_tokenizer;

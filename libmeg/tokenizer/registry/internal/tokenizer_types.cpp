@@ -21,14 +21,14 @@ namespace {
 using megatron::MegatronVersion;
 
 constexpr RequiredFlag kVocabFile = {
-    "--vocab-file", [](const TokenizerOptions& options) { return !options.vocab_file.empty(); }};
+    "`vocab_file`", [](const TokenizerOptions& options) { return !options.vocab_file.empty(); }};
 constexpr RequiredFlag kMergeFile = {
-    "--merge-file", [](const TokenizerOptions& options) { return !options.merge_file.empty(); }};
-constexpr RequiredFlag kModelFile = {"--tokenizer-model", [](const TokenizerOptions& options) {
+    "`merge_file`", [](const TokenizerOptions& options) { return !options.merge_file.empty(); }};
+constexpr RequiredFlag kModelFile = {"`tokenizer_model`", [](const TokenizerOptions& options) {
                                        return !options.tokenizer_model.empty();
                                      }};
 constexpr RequiredFlag kSize = {
-    "--vocab-size", [](const TokenizerOptions& options) { return options.vocab_size.has_value(); }};
+    "`vocab_size`", [](const TokenizerOptions& options) { return options.vocab_size.has_value(); }};
 
 constexpr std::array kVocabAndMerges = {kVocabFile, kMergeFile};
 constexpr std::array kVocab = {kVocabFile};
@@ -123,14 +123,14 @@ Result<const TokenizerType*> find_tokenizer_type(std::string_view name) {
                                   [&](const TokenizerType& type) { return type.name == name; });
   if (found != kTypes.end()) return &*found;
   if (name.empty()) {
-    return make_error(StatusCode::kInvalidArgument, "--tokenizer-type is missing: expected {}",
+    return make_error(StatusCode::kInvalidArgument, "`tokenizer_type` is missing: expected {}",
                       fmt::join(type_names(), ", "));
   }
   // A name that Megatron knows is told from a slip of the pen.
   if (is_of_megatron(name)) {
-    return make_error(StatusCode::kUnsupported, "--tokenizer-type {}: not supported yet", name);
+    return make_error(StatusCode::kUnsupported, "`tokenizer_type` {}: not supported yet", name);
   }
-  return make_error(StatusCode::kInvalidArgument, "--tokenizer-type: expected {}, found {}",
+  return make_error(StatusCode::kInvalidArgument, "`tokenizer_type`: expected {}, found {}",
                     fmt::join(type_names(), ", "), text::printable(name));
 }
 
@@ -144,7 +144,7 @@ Result<TokenizerMetadata> metadata_of(const TokenizerType& type, const Tokenizer
                        read_tokenizer_metadata(options.tokenizer_metadata));
   if (metadata.library == type.library) return metadata;
   return make_error(StatusCode::kUnsupported,
-                    "{}: library: expected \"{}\", that of --tokenizer-type {}, found {}",
+                    "{}: library: expected \"{}\", that of `tokenizer_type` {}, found {}",
                     options.tokenizer_metadata, type.library, type.name,
                     text::printable(metadata.library));
 }

@@ -46,23 +46,23 @@ struct KindRow {
 };
 
 constexpr KindRow kKinds[] = {
-    {FileKind::kTokenizerJson, "a tokenizer.json", "HuggingFaceTokenizer", "--tokenizer-model", ""},
+    {FileKind::kTokenizerJson, "a tokenizer.json", "HuggingFaceTokenizer", "`tokenizer_model`", ""},
     {FileKind::kTokenizerConfig, "a tokenizer_config.json", "", "",
      "HuggingFaceTokenizer reads it beside a tokenizer.json: name that file or the folder"},
     {FileKind::kTekken, "Mistral's tekken.json", "", "",
      "no type reads it: HuggingFaceTokenizer reads the model's tokenizer.json"},
-    {FileKind::kVocabulary, "a vocab.json of byte-level BPE", "GPT2BPETokenizer", "--vocab-file",
+    {FileKind::kVocabulary, "a vocab.json of byte-level BPE", "GPT2BPETokenizer", "`vocab_file`",
      ""},
-    {FileKind::kMerges, "merges of byte-level BPE", "GPT2BPETokenizer", "--merge-file", ""},
+    {FileKind::kMerges, "merges of byte-level BPE", "GPT2BPETokenizer", "`merge_file`", ""},
     {FileKind::kWordPieces, "a vocab.txt of WordPiece", "BertWordPieceLowerCase BertWordPieceCase",
-     "--vocab-file", ""},
+     "`vocab_file`", ""},
     {FileKind::kRankLines, "tiktoken ranks (such as Llama 3's tokenizer.model)", "TikTokenizer",
-     "--tokenizer-model",
+     "`tokenizer_model`",
      "it puts special tokens in front of them; Llama 3's own ids are those of HuggingFaceTokenizer "
      "with the model's tokenizer.json"},
-    {FileKind::kRankList, "a JSON list of tiktoken ranks", "TikTokenizer", "--tokenizer-model", ""},
+    {FileKind::kRankList, "a JSON list of tiktoken ranks", "TikTokenizer", "`tokenizer_model`", ""},
     {FileKind::kSentencePiece, "a SentencePiece model",
-     "SentencePieceTokenizer GPTSentencePieceTokenizer Llama2Tokenizer", "--tokenizer-model", ""},
+     "SentencePieceTokenizer GPTSentencePieceTokenizer Llama2Tokenizer", "`tokenizer_model`", ""},
 };
 
 const KindRow& row_of(FileKind kind) {
@@ -165,7 +165,7 @@ std::optional<FileKind> kind_of_file(const std::string& path) {
   return file.has_value() ? kind_of_text(file->text()) : std::nullopt;
 }
 
-/// "expected ..., found ..., which --tokenizer-type ... reads".
+/// "expected ..., found ..., which `tokenizer_type` ... reads".
 std::string wrong_kind(std::string_view type, std::string_view flag, const KindRow& found,
                        std::string_view name) {
   std::vector<std::string_view> expected;
@@ -175,7 +175,7 @@ std::string wrong_kind(std::string_view type, std::string_view flag, const KindR
   std::string text =
       fmt::format("expected {}, found {}{}", fmt::join(expected, " or "), name, found.what);
   if (!found.types.empty()) {
-    text += fmt::format(", which --tokenizer-type {} reads",
+    text += fmt::format(", which `tokenizer_type` {} reads",
                         fmt::join(megatron::words_of(found.types), ", "));
     if (found.flag != flag) text += fmt::format(" as {}", found.flag);
   }
@@ -191,9 +191,9 @@ std::vector<GivenFile> given_files(const TokenizerType& type, const TokenizerOpt
   std::vector<GivenFile> files;
   for (const RequiredFlag& required : type.required) {
     for (const auto& [flag, path] :
-         {std::pair<std::string_view, const std::string&>("--vocab-file", options.vocab_file),
-          {"--merge-file", options.merge_file},
-          {"--tokenizer-model", options.tokenizer_model}}) {
+         {std::pair<std::string_view, const std::string&>("`vocab_file`", options.vocab_file),
+          {"`merge_file`", options.merge_file},
+          {"`tokenizer_model`", options.tokenizer_model}}) {
       if (required.flag == flag) files.push_back({flag, path});
     }
   }

@@ -114,15 +114,15 @@ Result<std::unique_ptr<Tokenizer>> open_null(const TokenizerOptions& options) {
   constexpr int64_t kMost = int64_t{1} << 24;  // far above any vocabulary
   if (options.vocab_size.value_or(0) < 1 || size > kMost) {
     return make_error(StatusCode::kInvalidArgument,
-                      "NullTokenizer: --vocab-size: expected 1 to {}, found {}", kMost,
+                      "NullTokenizer: `vocab_size`: expected 1 to {}, found {}", kMost,
                       options.vocab_size.value_or(0));
   }
   MEG_ASSIGN_OR_RETURN(
       const std::optional<int32_t> eod,
-      read_id(options.null_tokenizer_eod_id.value_or(size - 1), size, "--null-tokenizer-eod-id"));
+      read_id(options.null_tokenizer_eod_id.value_or(size - 1), size, "`null_tokenizer_eod_id`"));
   MEG_ASSIGN_OR_RETURN(
       const std::optional<int32_t> pad,
-      read_id(options.null_tokenizer_pad_id.value_or(-1), size, "--null-tokenizer-pad-id"));
+      read_id(options.null_tokenizer_pad_id.value_or(-1), size, "`null_tokenizer_pad_id`"));
   return std::unique_ptr<Tokenizer>(
       std::make_unique<NullTokenizer>(static_cast<int32_t>(size), eod, pad));
 }

@@ -44,7 +44,7 @@ Result<std::vector<std::string>> special_tokens(const TokenizerOptions& options,
   const int64_t count = options.tiktoken_num_special_tokens;
   if (count < static_cast<int64_t>(tokens.size()) || count >= vocab_size) {
     return wrong(
-        fmt::format("--tiktoken-num-special-tokens: expected {} to less than the {} tokens of the "
+        fmt::format("`tiktoken_num_special_tokens`: expected {} to less than the {} tokens of the "
                     "vocabulary, found {}",
                     tokens.size(), vocab_size, count));
   }
@@ -65,8 +65,8 @@ Result<std::string_view> pattern_name(const TokenizerOptions& options, bool lega
   const std::string& name = options.tiktoken_pattern;
   if (name == "v1" || name == "v2") return std::string_view(name);
   if (name.empty() && !legacy) return std::string_view("v2");
-  if (name.empty()) return wrong("needs --tiktoken-pattern");
-  return wrong("--tiktoken-pattern: expected v1 or v2, found " + text::printable(name));
+  if (name.empty()) return wrong("needs `tiktoken_pattern`");
+  return wrong("`tiktoken_pattern`: expected v1 or v2, found " + text::printable(name));
 }
 
 }  // namespace
@@ -153,7 +153,7 @@ Result<std::unique_ptr<Tokenizer>> open_tik(const TokenizerOptions& options) {
   const auto inner = static_cast<size_t>(vocab_size - options.tiktoken_num_special_tokens);
   if (tokens.size() < inner) {
     return make_error(StatusCode::kInvalidArgument,
-                      "{}: expected at least {} tokens (--vocab-size {} less {} special tokens), "
+                      "{}: expected at least {} tokens (`vocab_size` {} less {} special tokens), "
                       "found {}",
                       name, inner, vocab_size, options.tiktoken_num_special_tokens, tokens.size());
   }
