@@ -4,8 +4,9 @@
 A component (a folder of libmeg/) includes only itself and the components that ORDER names for it; nothing
 includes a file of another component's `internal` folder; the folders of checkpoint/ and tokenizer/ have an
 order of their own; the installed headers include only each other, and those for support have a user header
-that needs them; no LibTorch or CUDA header is included above the LibTorch boundary; nothing in libmeg/ includes tools/
-or tests/; each file is in the namespace of its component. Prints each offence, exits 1 if there is any.
+that needs them; no LibTorch or CUDA header is included above the LibTorch boundary; nothing in libmeg/ includes
+tools/ or tests/; each file is in the namespace of its component; no message names a flag instead of a field.
+Prints each offence, exits 1 if there is any.
 """
 
 import pathlib
@@ -71,6 +72,18 @@ TOKENIZER_FACE = {"interface", "registry", "training", "inspect"}
 TORCH = re.compile(r"^(ATen|c10|torch|gloo|nccl)")
 CUDA = re.compile(r"^(cuda|cublas|cudnn)")
 INCLUDE = re.compile(r'^\s*#\s*include\s*(<[^>]+>|"[^"]+")')
+LITERAL = re.compile(r'"(?:[^"\\]|\\.)*"')
+# Their messages name flags of Megatron itself, of other programs, or of a program that answers.
+NAME_FLAGS = {
+    "checkpoint/verify/manifest_file.cpp",
+    "dataset/internal/append_dataset.cpp",
+    "dataset/verify_dataset.cpp",
+    "io/internal/unpacker.cpp",
+    "megatron/argument_rows.cpp",
+    "s3/internal/module/store_settings.cpp",
+    "serving/http/internal/allowed_hosts.cpp",
+    "train/trainer.cpp",
+}
 NAMESPACE = re.compile(r"^namespace (meg[\w:]*) \{", re.M)
 
 
@@ -113,6 +126,13 @@ def wrong_folder(parts):
         if "internal" in parts or parts[2] not in TOKENIZER_FACE:
             return f"expected in tokenizer/{parts[2]}/internal"
     return None
+
+
+def names_flag(where, line):
+    """Whether a line of the library has a text with a flag in it, outside comments."""
+    if where.parts[0] != "libmeg" or where.relative_to("libmeg").as_posix() in NAME_FLAGS:
+        return False
+    return any(re.search("--[a-z]{2}", text) for text in LITERAL.findall(f" {line}".partition(" //")[0]))
 
 
 def headers_of(text):
@@ -169,6 +189,8 @@ def check(root):
             for number, line in enumerate(text.splitlines(), 1):
                 match = INCLUDE.match(line)
                 problem = match and offence(where.parts, match.group(1)[1:-1])
+                if names_flag(where, line):
+                    problem = "expected a field in backquotes, found a flag"
                 if problem:
                     found.append(f"{where}:{number}: {problem}: {line.strip()}")
     return found

@@ -126,7 +126,7 @@ class ExportPlanner {
       if (vocab_size.has_value() && tokenizer.has_value() && *vocab_size > *tokenizer) {
         plan_.notes.push_back(fmt::format(
             "the base model's {} vocabulary rows are kept, though the tokenizer has {} tokens; "
-            "--tokenizer-vocab-size leaves out the others",
+            "`tokenizer_vocab_size` leaves out the others",
             *vocab_size, *tokenizer));
       }
     }
@@ -135,7 +135,7 @@ class ExportPlanner {
     model_.padded_vocab_size = plan_.target_vocab_rows;
     if (!vocab_size.has_value()) {
       plan_.notes.emplace_back(
-          "the vocabulary's padding rows are exported; --true-vocab-size leaves them out");
+          "the vocabulary's padding rows are exported; `true_vocab_size` leaves them out");
     }
     return Status();
   }

@@ -72,7 +72,7 @@ void add_notes(const MegatronCheckpoint& checkpoint, const TargetLayout& layout,
     notes->push_back(fmt::format(
         "args do not state the vocabulary of the {} rows: they are kept, and a run that does not "
         "take padded_vocab_size from args pads its tokenizer's to a multiple of {}; "
-        "--true-vocab-size pads the table in the same way",
+        "`true_vocab_size` pads the table in the same way",
         layout.target_vocab_rows, checkpoint.config().make_vocab_size_divisible_by * tensor_size));
   }
   if (!layout.names_kept) {

@@ -73,7 +73,7 @@ class StateReader {
   Status absent(std::string_view what, std::string_view key, std::string_view flag) const {
     return make_error(
         StatusCode::kNotFound,
-        "{}: cannot load the {}: expected the key {}, found none; use {} or --finetune to skip it",
+        "{}: cannot load the {}: expected the key {}, found none; use {} or `finetune` to skip it",
         file_.path(), what, key, flag);
   }
 
@@ -105,13 +105,13 @@ class StateReader {
   Status read_optimizer() {
     const OptimizerLayout& layout = checkpoint_.optimizer();
     if (layout.form == OptimizerForm::kNone) {
-      return absent("optimizer", "optimizer", "--no-load-optim");
+      return absent("optimizer", "optimizer", "`no_load_optim`");
     }
     // The moments are in another file then, without which there is only half an optimizer.
     if (layout.form == OptimizerForm::kDistributed) {
       return make_error(StatusCode::kNotFound,
                         "{}: cannot load the optimizer: expected distrib_optim.pt beside it, found "
-                        "no such file; use --no-load-optim or --finetune to skip it",
+                        "no such file; use `no_load_optim` or `finetune` to skip it",
                         file_.path());
     }
     MEG_RETURN_IF_ERROR(check_groups());
@@ -144,7 +144,7 @@ class StateReader {
       if (parameter.group == expected || parameter.group == ParamGroupKind::kDecoupled) continue;
       return make_error(StatusCode::kUnsupported,
                         "{}: cannot load the optimizer: param_groups: expected {} {}, found it {}: "
-                        "not supported yet; use --no-load-optim or --finetune to skip it",
+                        "not supported yet; use `no_load_optim` or `finetune` to skip it",
                         file_.path(), parameter.name, param_group_text(expected),
                         param_group_text(parameter.group));
     }
@@ -174,7 +174,7 @@ class StateReader {
     std::optional<PickleId> dict = graph_.find(file_.root(), "opt_param_scheduler");
     // The key of older revisions; Megatron's load_checkpoint looks for both as well.
     if (!dict.has_value()) dict = graph_.find(file_.root(), "lr_scheduler");
-    if (!dict.has_value()) return absent("scheduler", "opt_param_scheduler", "--no-load-optim");
+    if (!dict.has_value()) return absent("scheduler", "opt_param_scheduler", "`no_load_optim`");
     StateFields fields;
     const std::span<const PickleId> pairs = graph_.pairs(*dict);
     for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
@@ -204,7 +204,7 @@ class StateReader {
     const TorchFile& file = *checkpoint_.files()[static_cast<size_t>(index)].file;
     Result<RngState> rng = read_rng_state(file, options_.data_rank);
     if (!rng.has_value() && rng.error().code() == StatusCode::kNotFound) {
-      return absent("generators", "rng_state", "--no-load-rng");
+      return absent("generators", "rng_state", "`no_load_rng`");
     }
     MEG_ASSIGN_OR_RETURN(state_.rng, std::move(rng));
     return Status();

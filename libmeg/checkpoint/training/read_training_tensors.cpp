@@ -92,7 +92,7 @@ class TensorsReader {
       if (!fits) {
         return make_error(StatusCode::kCorruption,
                           "{}: {}: expected the optimizer's fp32 weights to round to the model's, "
-                          "found different values; --no-load-optim or --finetune does without",
+                          "found different values; `no_load_optim` or `finetune` does without",
                           path_, parameter.name);
       }
     }

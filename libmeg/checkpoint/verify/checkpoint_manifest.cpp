@@ -35,7 +35,7 @@ Status check_is_whole(const MegatronCheckpoint& checkpoint, const ManifestOption
   if (!options.include_optimizer || !is_distributed) return Status();
   return make_error(StatusCode::kNotFound,
                     "{}: expected the distributed optimizer's state in distrib_optim.pt, found no "
-                    "such file; --no-optim skips it",
+                    "such file; `include_optimizer = false` skips it",
                     checkpoint.folder().folder);
 }
 

@@ -83,7 +83,7 @@ TEST(Reshard, AsksForTheFileOfTheDistributedOptimizerUnlessItIsLeftOut) {
   fs::copy(test::oracle(source + "model_optim_rng.pt"), load + "/mp_rank_00");
   EXPECT_THAT(plan_error(load, test::to_layout(1, 1)),
               HasSubstr("expected the distributed optimizer's state in distrib_optim.pt beside it, "
-                        "found no such file; --no-optim skips it"));
+                        "found no such file; `keep_optimizer = false` skips it"));
   ReshardOptions options = test::to_layout(1, 1);
   options.keep_optimizer = false;
   EXPECT_EQ(plan_error(load, options), "");

@@ -109,14 +109,14 @@ TEST(ReadTrainingState, NamesTheFlagThatDoesWithoutWhatIsAbsent) {
   EXPECT_EQ(without_optimizer.status().code(), StatusCode::kNotFound);
   EXPECT_THAT(without_optimizer.status().message(),
               HasSubstr("cannot load the optimizer: expected the key optimizer, found none; use "
-                        "--no-load-optim or --finetune to skip it"));
+                        "`no_load_optim` or `finetune` to skip it"));
   test::TempFolder folder;
   TrainingState state = test::made_state();
   state.rng.reset();
   ASSERT_TRUE(write_training_checkpoint(folder.path(), {&state, 1}).ok());
   const auto without_rng = read_training_state(test::open_or_fail(folder.path()));
   EXPECT_EQ(without_rng.status().code(), StatusCode::kNotFound);
-  EXPECT_THAT(without_rng.status().message(), HasSubstr("--no-load-rng"));
+  EXPECT_THAT(without_rng.status().message(), HasSubstr("`no_load_rng`"));
 }
 
 TEST(ReadTrainingState, ReadsTheDistributedOptimizerAsThePlainOne) {

@@ -29,7 +29,7 @@ bool known_to_differ(const LogicalTensor& tensor) {
 Status missing_distrib_optim(const MegatronCheckpoint& checkpoint) {
   return make_error(StatusCode::kNotFound,
                     "{}: optimizer: expected the distributed optimizer's state in distrib_optim.pt "
-                    "beside it, found no such file; --no-optim skips it",
+                    "beside it, found no such file; `keep_optimizer = false` skips it",
                     checkpoint.files()[0].file->path());
 }
 
@@ -40,7 +40,8 @@ Status check_masters(const MegatronCheckpoint& checkpoint) {
     return make_error(
         StatusCode::kCorruption,
         "{}: {}: expected the optimizer's fp32 weights to round to the model's, found different "
-        "values; --no-optim omits the optimizer, --no-master-check keeps both as they are",
+        "values; `keep_optimizer = false` omits the optimizer, `check_masters = false` keeps both "
+        "as they are",
         checkpoint.folder().folder, parameter.name);
   }
   return Status();

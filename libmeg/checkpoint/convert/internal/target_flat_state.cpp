@@ -113,7 +113,7 @@ class FlatStateBuilder {
     if (has_args && !has("ckpt_fully_parallel_save")) {
       return make_error(StatusCode::kUnsupported,
                         "{}: args of core 0.4 or 0.5: writing their distributed optimizer is not "
-                        "supported; --target-optimizer plain writes the plain one",
+                        "supported; `distributed_optimizer = false` writes the plain one",
                         checkpoint_.files()[0].file->path());
     }
     // Core 0.8 brought both this field and the alignment. Args of other tools may lack the field,
@@ -133,10 +133,11 @@ class FlatStateBuilder {
     }
     if (!has_buckets || !says("overlap_grad_reduce")) return found;
     if (number("ddp_num_buckets").has_value()) {
-      return make_error(StatusCode::kUnsupported,
-                        "{}: args: ddp_num_buckets: writing the distributed optimizer of such a "
-                        "run is not supported; --target-optimizer plain writes the plain one",
-                        checkpoint_.files()[0].file->path());
+      return make_error(
+          StatusCode::kUnsupported,
+          "{}: args: ddp_num_buckets: writing the distributed optimizer of such a "
+          "run is not supported; `distributed_optimizer = false` writes the plain one",
+          checkpoint_.files()[0].file->path());
     }
     // Megatron's default where no bucket size is requested.
     constexpr int64_t kLeast = 40'000'000, kPerRank = 1'000'000;

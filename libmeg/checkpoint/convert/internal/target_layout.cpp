@@ -219,7 +219,7 @@ class LayoutBuilder {
       }
       return make_error(StatusCode::kInvalidArgument,
                         "tensor-parallel size {} does not divide the {} rows of the embedding; "
-                        "sizes that do: {}; with --true-vocab-size the table is padded again",
+                        "sizes that do: {}; with `true_vocab_size` the table is padded again",
                         tensor_size, rows, sizes);
     }
     return Status();

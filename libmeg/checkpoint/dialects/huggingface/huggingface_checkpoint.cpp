@@ -180,7 +180,7 @@ class CheckpointOpener {
     if (elements_.size() > 1) {
       made_.notes.push_back(fmt::format(
           "{}: elements of several types ({}): each tensor keeps its own unless all are "
-          "converted (--target-params-dtype)",
+          "converted (`target_params_dtype`)",
           made_.folder, types));
     }
     const std::string& named = made_.config.dtype;

@@ -285,7 +285,7 @@ bool RankReader::read_model(RankContent* rank) {
                  .subject = name,
                  .expected = "a parameter of GPT",
                  .found = "a name that no rule knows",
-                 .likely_cause = "a custom layer: describe it in a file for --param-rules"});
+                 .likely_cause = "a custom layer: describe it in a file for `param_rules`"});
   }
   rank->model = std::move(*model);
   rank->places.clear();

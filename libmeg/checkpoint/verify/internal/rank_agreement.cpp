@@ -168,7 +168,7 @@ void AgreementChecker::check_vocabulary() {
     }
     if (options_.vocab_size.has_value() && rows < *options_.vocab_size) {
       add_size_problem(entry.flat_name,
-                       fmt::format("at least {} rows (--vocab-size)", *options_.vocab_size),
+                       fmt::format("at least {} rows (`vocab_size`)", *options_.vocab_size),
                        std::to_string(rows));
     }
   }

@@ -25,7 +25,7 @@ namespace meg::checkpoint {
 namespace {
 
 constexpr const char* kNoArgs =
-    ": no args: give the model's shape with flags (--num-layers, --hidden-size ...)";
+    ": no args: give the model's shape with flags (`num_layers`, `hidden_size` ...)";
 
 }  // namespace
 
@@ -312,7 +312,7 @@ Status CheckpointReader::read_optimizers() {
   if (state_->folder.has_zero_optimizer) {
     return make_error(StatusCode::kUnsupported,
                       "{}: optimizer: DeepSpeed's ZeRO states (zero_pp_rank_*) are not supported; "
-                      "--no-optim skips them",
+                      "`ignore_optimizer = true` skips them",
                       state_->folder.folder);
   }
   for (size_t i = 0; i < state_->files.size(); ++i) {

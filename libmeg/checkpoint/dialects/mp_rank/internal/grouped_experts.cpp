@@ -159,7 +159,7 @@ class GroupSplitter {
     if (found.layout.form == OptimizerForm::kDistributed) {
       return make_error(StatusCode::kUnsupported,
                         "{}: optimizer: a distributed one without its file of states is not "
-                        "supported; --no-optim skips it",
+                        "supported; `ignore_optimizer = true` skips it",
                         file_->path());
     }
     OptimizerRewriter rewriter(&draft_);

@@ -95,7 +95,7 @@ class ChunkReader {
     }
     if (unknown_.empty()) return Status();
     return make_error(StatusCode::kUnsupported,
-                      "{}: model: {}: no rule knows this parameter; add a row with --param-rules",
+                      "{}: model: {}: no rule knows this parameter; add a row with `param_rules`",
                       file_.path(), unknown_[0]);
   }
 

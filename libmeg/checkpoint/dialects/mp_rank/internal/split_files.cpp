@@ -29,7 +29,7 @@ Result<std::vector<std::shared_ptr<const TorchFile>>> open_shards(const RankFold
     if (number != static_cast<int>(shards.size())) {
       return make_error(StatusCode::kNotFound,
                         "{}: optimizer: expected the shard ({}) of data-parallel rank {}, found {} "
-                        "next; --no-optim skips them",
+                        "next; `ignore_optimizer = true` skips them",
                         rank.file, kSplitOptimFile, shards.size(), path);
     }
     MEG_ASSIGN_OR_RETURN(TorchFile shard, TorchFile::open(path, options));
@@ -79,10 +79,10 @@ Result<TorchFile> join_split_files(const RankFolder& rank,
     }
   } else if (!says_no_optimizer(*model_file)) {
     // Without optim.pt a checkpoint is whole only if its run saved no optimizer.
-    return make_error(
-        StatusCode::kNotFound,
-        "{}: optimizer: expected {} beside it, found no such file; --no-optim skips it",
-        model_file->path(), kSplitOptimFile);
+    return make_error(StatusCode::kNotFound,
+                      "{}: optimizer: expected {} beside it, found no such file; `ignore_optimizer "
+                      "= true` skips it",
+                      model_file->path(), kSplitOptimFile);
   }
   draft.content().root = graph.add_dict(std::move(pairs));
   return draft.finish(model_file->path(), bytes);

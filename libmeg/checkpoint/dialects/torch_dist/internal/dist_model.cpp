@@ -147,7 +147,7 @@ class ModelReader {
     if (!match.has_value() && tensor.name.starts_with(kNestedModel)) {
       return refuse(
           StatusCode::kUnsupported,
-          "{}: expected names of --ckpt-format torch_dist or fsdp_dtensor, found those of "
+          "{}: expected names of `ckpt_format` torch_dist or fsdp_dtensor, found those of "
           "torch_dcp, which are not supported",
           shown);
     }

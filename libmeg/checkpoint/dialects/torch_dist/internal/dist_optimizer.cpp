@@ -99,7 +99,7 @@ class OptimizerReader {
     if (parts_.size() == 1 || (parts_.size() == 2 && has_experts)) return {};
     return make_error(StatusCode::kUnsupported,
                       "{}: optimizer: found {} chained optimizers, expected one, or one and that "
-                      "of experts; --no-optim skips them",
+                      "of experts; `ignore_optimizer = true` skips them",
                       rank_.name, parts_.size());
   }
 
@@ -203,7 +203,7 @@ class OptimizerReader {
     return make_error(
         StatusCode::kUnsupported,
         "{}: optimizer: the distributed optimizer's buffers of experts {} are not supported; "
-        "--no-optim skips them",
+        "`ignore_optimizer = true` skips them",
         rank_.name,
         are_legacy ? std::string("with moe_use_legacy_grouped_gemm")
                    : fmt::format("of one expert-parallel rank with expert_tensor_parallel_size {} "

@@ -176,10 +176,10 @@ Status RanksReader::check_optimizer() const {
   const std::string* name = first_of(folder_.metadata().tensors);
   if (name == nullptr) name = first_of(folder_.metadata().objects);
   if (name == nullptr) return {};
-  return make_error(
-      StatusCode::kCorruption,
-      "{}: optimizer: expected its settings in {}, found only {}; --no-optim skips it",
-      folder_.path(), kDistCommonFile, text::printable(*name, 200));
+  return make_error(StatusCode::kCorruption,
+                    "{}: optimizer: expected its settings in {}, found only {}; `ignore_optimizer "
+                    "= true` skips it",
+                    folder_.path(), kDistCommonFile, text::printable(*name, 200));
 }
 
 Status RanksReader::find_sizes() {
@@ -202,7 +202,7 @@ Status RanksReader::find_sizes() {
   }
   if (is_fsdp_ && pipeline_size_ > 1) {
     return make_error(StatusCode::kUnsupported,
-                      "{}: --ckpt-format fsdp_dtensor with pipeline_model_parallel_size {} is not "
+                      "{}: `ckpt_format` fsdp_dtensor with pipeline_model_parallel_size {} is not "
                       "supported: its names do not distinguish the stages",
                       folder_.path(), pipeline_size_);
   }
@@ -436,7 +436,8 @@ Status RanksReader::check_own_masters(const DistCut& cut) const {
         StatusCode::kCorruption,
         "{}: optimizer.state.param.{}: expected the model's fp32 weights, found different values; "
         "megatron-core shifts all state after the first of several buckets where it saves them in "
-        "the form fully_reshardable; --no-optim (in training --no-load-optim) skips the optimizer",
+        "the form fully_reshardable; `ignore_optimizer = true` (in training `no_load_optim`) skips "
+        "the optimizer",
         folder_.path(), text::printable(cut.parameter->name, 200));
   }
   return {};

@@ -81,14 +81,14 @@ class Renamer {
     const std::string shown = text::printable(name, 200);
     if (name.find(kExpertsOfLayer) != name.npos || name.find(kRouter) != name.npos) {
       return refuse(StatusCode::kUnsupported,
-                    "{}: experts of --ckpt-format fsdp_dtensor are not supported", shown);
+                    "{}: experts of `ckpt_format` fsdp_dtensor are not supported", shown);
     }
     const bool is_chained =
         name.starts_with(kDistOptimizerPrefix) && name.size() > kDistOptimizerPrefix.size() &&
         name[kDistOptimizerPrefix.size()] >= '0' && name[kDistOptimizerPrefix.size()] <= '9';
     if (!is_chained) return {};
     return refuse(StatusCode::kUnsupported,
-                  "{}: chained optimizers are not supported in --ckpt-format fsdp_dtensor", shown);
+                  "{}: chained optimizers are not supported in `ckpt_format` fsdp_dtensor", shown);
   }
 
   /// nullopt for tensors that are no weight and no moment.

@@ -55,11 +55,11 @@ class OptimizerMerger {
     const PickleGraph& graph = file->graph();
     const std::optional<PickleId> list = graph.find(file->root(), "optimizer");
     if (!list.has_value() || !is_optimizer_pair(graph.node(*list))) {
-      return make_error(StatusCode::kUnsupported,
-                        "{}: optimizer: expected a list of two, that of experts last, as "
-                        "expert-parallel ranks have them, found {}; --no-optim skips it",
-                        file->path(),
-                        list.has_value() ? graph.describe(*list, 60) : std::string("none"));
+      return make_error(
+          StatusCode::kUnsupported,
+          "{}: optimizer: expected a list of two, that of experts last, as "
+          "expert-parallel ranks have them, found {}; `ignore_optimizer = true` skips it",
+          file->path(), list.has_value() ? graph.describe(*list, 60) : std::string("none"));
     }
     std::vector<OptimizedParameter> shared, experts;
     for (const std::vector<RankEntry>& chunk : rank.model.chunks) {
@@ -81,7 +81,7 @@ class OptimizerMerger {
     if (form == OptimizerForm::kFp32 || form == OptimizerForm::kMixedPrecision) return read;
     return make_error(StatusCode::kUnsupported,
                       "{}: optimizer: distributed ones of expert-parallel ranks without {} are not "
-                      "supported; --no-optim skips them",
+                      "supported; `ignore_optimizer = true` skips them",
                       file.path(), kDistribOptimFile);
   }
 

@@ -83,7 +83,7 @@ class ShardReader {
         if (parameter.weight->dtype() == parameters_.front().weight->dtype()) continue;
         return make_error(StatusCode::kUnsupported,
                           "{}: optimizer: shards of data-parallel ranks for weights of several "
-                          "types ({}: {}) are not supported; --no-optim skips them",
+                          "types ({}: {}) are not supported; `ignore_optimizer = true` skips them",
                           model_file_->path(), parameter.seen.flat_name,
                           dtype_name(parameter.weight->dtype()));
       }

@@ -75,22 +75,22 @@ class OptimizerReader {
     if (graph_.node(outer).kind == PickleKind::kList) {
       return make_error(StatusCode::kUnsupported,
                         "{}: optimizer: chained optimizers, as with experts, are not supported; "
-                        "--no-optim skips them",
+                        "`ignore_optimizer = true` skips them",
                         file_.path());
     }
     for (const char* key : {"fp32_groups_flat", "single_partition_of_fp32_groups"}) {
       // Told by their keys before anything else is looked for in them.
       if (!graph_.find(outer, key).has_value()) continue;
-      return make_error(
-          StatusCode::kUnsupported,
-          "{}: optimizer: DeepSpeed's flat groups ({}) are not supported; --no-optim skips them",
-          file_.path(), key);
+      return make_error(StatusCode::kUnsupported,
+                        "{}: optimizer: DeepSpeed's flat groups ({}) are not supported; "
+                        "`ignore_optimizer = true` skips them",
+                        file_.path(), key);
     }
     if (graph_.find(outer, kShardMasters).has_value()) {
       return make_error(
           StatusCode::kUnsupported,
           "{}: optimizer: a data-parallel rank's shard ({}) in place of the whole optimizer is not "
-          "supported; --no-optim skips it",
+          "supported; `ignore_optimizer = true` skips it",
           file_.path(), kShardMasters);
     }
     // FP32Optimizer's state is torch's own, at the top.
