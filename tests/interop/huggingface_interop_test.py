@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Hugging Face models through checkpoint_util and back, beside transformers and Megatron's files.
 
-huggingface_test.py CHECKPOINT_UTIL [unittest arguments]
+huggingface_interop_test.py CHECKPOINT_UTIL [unittest arguments]
 """
 import glob
 import json
