@@ -5,20 +5,13 @@
 namespace meg::text {
 namespace {
 
-/// The start of the last code point of UTF-8 text that is not empty.
-size_t last_code_point(std::string_view text) {
-  size_t at = text.size() - 1;
-  while (at > 0 && is_continuation(text[at])) --at;
-  return at;
-}
-
 bool is_space_at(std::string_view text, size_t at) {
   return is_python_space(decode_code_point(text.substr(at)).code_point);
 }
 
 std::string_view without_trailing(std::string_view text, bool space) {
   while (!text.empty()) {
-    const size_t at = last_code_point(text);
+    const size_t at = begin_of_character_before(text, text.size());
     if (is_space_at(text, at) != space) break;
     text = text.substr(0, at);
   }

@@ -20,9 +20,17 @@ struct DecodedCodePoint {
 /// Surrogates, overlong forms and values above U+10FFFF are not valid.
 DecodedCodePoint decode_code_point(std::string_view text);
 
-/// Whether a byte of UTF-8 is one after the first of a character.
-constexpr bool is_continuation(char byte) {
+/// Whether a byte of UTF-8 is not the first of its character.
+constexpr bool is_continuation_byte(char byte) {
   return (static_cast<unsigned char>(byte) & 0xC0) == 0x80;
+}
+
+/// The offset of the character that ends where `end`, which is not 0, begins.
+constexpr size_t begin_of_character_before(std::string_view text, size_t end) {
+  do {
+    --end;
+  } while (end > 0 && is_continuation_byte(text[end]));
+  return end;
 }
 
 /// The size of the character that begins with `lead` in valid UTF-8.

@@ -78,6 +78,15 @@ TEST(Utf8, AppendsWhatItDecodes) {
   }
 }
 
+TEST(Utf8, FindsTheCharacterBefore) {
+  const std::string text = "a\u00E9\u8A9E\U0001F600";
+  for (const auto& [end, begin] : {std::pair<size_t, size_t>{1, 0}, {3, 1}, {6, 3}, {10, 6}}) {
+    EXPECT_EQ(begin_of_character_before(text, end), begin) << end;
+  }
+  EXPECT_EQ(begin_of_character_before("\x80\x80", 2), 0U);  // nothing begins there
+  EXPECT_EQ(begin_of_character_before("a\x80\x80", 3), 0U);
+}
+
 TEST(Utf8, FindsTheFirstInvalidByte) {
   EXPECT_EQ(find_invalid_utf8("valid \xC3\xA9"), std::string::npos);
   EXPECT_EQ(find_invalid_utf8("valid \xC3\xA9 \xE2\x82 more"), 9u);

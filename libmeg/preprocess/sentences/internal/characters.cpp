@@ -31,19 +31,11 @@ uint8_t bits_of(char32_t code_point) {
   return code_point < ascii.size() ? ascii[code_point] : find_bits(code_point);
 }
 
-/// Where the character before `at`, which is not 0, begins.
-size_t begin_before(std::string_view text, size_t at) {
-  do {
-    --at;
-  } while (at > 0 && text::is_continuation(text[at]));
-  return at;
-}
-
 /// Whether the capital sigma in [begin, end) ends a word.
 bool is_final_sigma(std::string_view text, size_t begin, size_t end) {
   Character before;
   while (begin > 0) {
-    begin = begin_before(text, begin);
+    begin = text::begin_of_character_before(text, begin);
     before = character_at(text, begin);
     if (!before.is(kIsCaseIgnorable)) break;
   }
@@ -82,7 +74,7 @@ size_t find_without(CharacterBit bit, std::string_view text, size_t at) {
 size_t size_without_trailing_space(std::string_view text) {
   size_t end = text.size();
   while (end > 0) {
-    const size_t begin = begin_before(text, end);
+    const size_t begin = text::begin_of_character_before(text, end);
     if (!character_at(text, begin).is(kIsStripped)) break;
     end = begin;
   }

@@ -21,7 +21,7 @@
 namespace meg::tokenizer {
 namespace {
 
-bool begins_character(char byte) { return !text::is_continuation(byte); }
+bool begins_character(char byte) { return !text::is_continuation_byte(byte); }
 
 /// Appends each character of text as `change` has it.
 template <class Change>

@@ -144,7 +144,7 @@ class Form {
   /// what begins at `at`; else `at`.
   static size_t start_with_starter(std::string_view text, size_t from, size_t at) {
     size_t before = at;
-    while (before > from && (before == at || text::is_continuation(text[before]))) --before;
+    while (before > from && (before == at || text::is_continuation_byte(text[before]))) --before;
     const char32_t starter = text::decode_code_point(text.substr(before)).code_point;
     const bool may_compose =
         starter != text::kInvalidCodePoint && takes_part_in_normalization(starter);

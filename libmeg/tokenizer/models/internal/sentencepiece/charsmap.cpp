@@ -86,7 +86,7 @@ Status Charsmap::check_units() const {
     return make_error(StatusCode::kCorruption, "unit {} of the trie leads outside of it", unit);
   };
   const auto starts_replacement = [&](uint32_t value) {
-    return value < replacements_.size() && !text::is_continuation(replacements_[value]);
+    return value < replacements_.size() && !text::is_continuation_byte(replacements_[value]);
   };
   if (label_of(units_[0]) != 0 || has_value(units_[0]) || offset_of(units_[0]) == 0) {
     return error(0);

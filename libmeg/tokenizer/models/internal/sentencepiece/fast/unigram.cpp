@@ -51,7 +51,7 @@ UnigramTable::UnigramTable(const std::vector<Piece>& pieces, float unknown_score
     largest_score_ = std::max(largest_score_, std::abs(piece.score));
   }
   for (size_t byte = 0; byte < byte_ids.size(); ++byte) {
-    const bool is_first = !text::is_continuation(static_cast<char>(byte));
+    const bool is_first = !text::is_continuation_byte(static_cast<char>(byte));
     set_score(byte_ids[byte], is_first ? unknown_score : 0);
   }
 }

@@ -84,7 +84,7 @@ bool WordScanner::is_final_sigma(const char* sigma, const char* after) const {
   const auto left = [](const char*& at) {
     const char* const end = at;
     do --at;
-    while (text::is_continuation(*at));
+    while (text::is_continuation_byte(*at));
     return std::string_view(at, static_cast<size_t>(end - at));
   };
   const auto right = [this](const char*& at) {
