@@ -119,5 +119,8 @@ class TorchDistSaves(unittest.TestCase):
 
 
 if __name__ == "__main__":
+    if not os.path.isdir(DATA):
+        print(f"skipped: not found: {DATA}")
+        sys.exit(77)
     PRETRAIN, CHECKPOINT_UTIL, VERIFY = (os.path.abspath(path) for path in sys.argv[1:4])
     unittest.main(argv=sys.argv[:1] + sys.argv[4:])
