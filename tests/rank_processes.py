@@ -8,7 +8,7 @@ TIMEOUT = 300
 
 
 class RankProcesses:
-    """Made by a test case, which ends what is left."""
+    """Made by a test case, which ends those that still run."""
 
     store = None
     runs = 0

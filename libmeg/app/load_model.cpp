@@ -115,7 +115,7 @@ class ModelOfRun {
 
   std::optional<megatron::FieldValue> operator()(std::string_view name) const {
     if (name == "padded_vocab_size" && padded_vocab_size_) return *padded_vocab_size_;
-    // Activations are computed anew for a backward pass alone.
+    // Activations are computed again for a backward pass alone.
     if (name.starts_with("recompute_") || name == "distribute_saved_activations") {
       return std::nullopt;
     }

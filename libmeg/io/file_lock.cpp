@@ -16,7 +16,7 @@
 // flock() locks an open file, not a name. As the holder removes the file when it is done, the lock
 // that a waiter then gets is that of a file without a name, which protects nothing: others would
 // create and lock a new one. So whoever gets a lock looks whether the name still means this file,
-// and begins anew where it does not. Removing needs no further care, because only the holder of the
+// and starts over if it does not. Removing needs no further care, because only the holder of the
 // lock on the named file removes it.
 
 namespace meg::io {
@@ -69,7 +69,7 @@ FileLock& FileLock::operator=(FileLock&& other) noexcept {
 }
 
 FileLock::~FileLock() {
-  // Those who wait find the file gone from its place when they get the lock, and begin anew.
+  // Those who wait find the file gone from its place when they get the lock, and start over.
   if (!file_.is_open()) return;
   if (is_in_place(file_, file_.path())) ::unlink(file_.path().c_str());
   remove_made_folders(folder_above(file_.path()));

@@ -11,7 +11,7 @@
 
 // Packed bytes are read in order and cut where frames end that say their sizes. Each piece, some
 // frames, is decompressed by a thread of its own; pieces_ has their results in order, and as many
-// as there are threads. The first frame that cannot be told from what follows, because it does not
+// as there are threads. The first frame whose end cannot be found, because it does not
 // say its size, is large, is truncated or is damaged, begins the rest, which is decompressed as any
 // other file: so what is said of damage does not depend on threads.
 

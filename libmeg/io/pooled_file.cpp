@@ -59,7 +59,7 @@ class RecentFiles {
   };
 
   /// A quarter of the files that the process may have open: the rest is for held Pins and for all
-  /// else that it does. Asked anew each time, as a program may raise its limit.
+  /// else that it does. Asked every time, as a program may raise its limit.
   static size_t share() { return static_cast<size_t>(std::max<int64_t>(1, open_file_limit() / 4)); }
 
   void take(const void* key, std::list<File>* gone) {

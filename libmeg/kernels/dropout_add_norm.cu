@@ -135,7 +135,7 @@ class KeptPack {
 
   __device__ explicit KeptPack(Pack<T, kSize> pack) { memcpy(words_, &pack, sizeof(pack)); }
 
-  /// What was computed of the elements before is computed anew rather than kept too.
+  /// What was computed of the elements before is computed again instead of kept.
   __device__ Pack<T, kSize> get() const {
     uint32_t words[kWords];
 #pragma unroll

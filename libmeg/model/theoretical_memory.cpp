@@ -92,7 +92,7 @@ void add_layer_activations(const GptConfig& config, const TheoreticalMemoryOptio
   double bytes = 0;  // for b s h = 1
   switch (options.recompute_granularity) {
     case RecomputeGranularity::kFull:
-      // A layer's input in 16 bits; the rest is computed anew.
+      // A layer's input in 16 bits; the rest is recomputed.
       bytes = 2 / sequence;
       break;
     case RecomputeGranularity::kNone:

@@ -81,7 +81,7 @@ struct PreprocessOptions {
 };
 
 struct PreprocessSummary {
-  int64_t documents = 0;        ///< Lines that gave a document, were it an empty one.
+  int64_t documents = 0;        ///< Lines that gave a document, even an empty one.
   int64_t short_documents = 0;  ///< Left out for min_tokens.
   int64_t tokens = 0;           ///< In all keys, end-of-document tokens included.
   int64_t input_bytes = 0;      ///< Read.

@@ -38,7 +38,7 @@ class SplitWeights {
   /// Returns the text as given, for descriptions.
   const std::string& text() const { return text_; }
 
-  /// Sums to 1 but for rounding.
+  /// Sums to 1 up to rounding.
   const PerSplit<double>& normalized() const { return normalized_; }
 
   /// Where each split begins and ends, from 0 to 1; nullopt for an empty split. Its first number is

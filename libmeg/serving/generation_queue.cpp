@@ -14,7 +14,7 @@
 // A turn of the worker: take what has come (and check it), drop what is no longer wanted, fill the
 // engine from the front of the queue, let it make one step, answer what is finished. A ticket is
 // answered exactly once: what GenerationTicket::finish() gets after the first outcome is forgotten,
-// so errors need not be told from each other.
+// so errors need not be distinguished.
 
 namespace meg::serving {
 namespace {

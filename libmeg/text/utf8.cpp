@@ -41,7 +41,7 @@ DecodedCodePoint decode_code_point(std::string_view text) {
     const unsigned char low = at == 1 ? lead.second_first : 0x80;
     const unsigned char high = at == 1 ? lead.second_last : 0xBF;
     // The bytes before this one are a valid start: they are replaced together, and this one begins
-    // anew, which is how many U+FFFD Python writes.
+    // the next sequence: Python writes as many U+FFFD.
     if (at == text.size() || byte_at(at) < low || byte_at(at) > high) {
       return {kInvalidCodePoint, at};
     }

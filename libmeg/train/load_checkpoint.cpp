@@ -160,7 +160,7 @@ Status check_lr_mult(const checkpoint::OptimizerState& saved) {
 }
 
 // torch's load_state_dict takes these over, so that Megatron continues with them whatever its flags
-// say, and without a word. Here flags mean what they say.
+// say, and silently. Here flags mean what they say.
 void tell_other_settings(const checkpoint::OptimizerState& saved, RunParts parts,
                          const PrintLine& print) {
   const auto compare = [&](std::string_view name, double found, double given) {
@@ -262,7 +262,7 @@ Result<std::optional<checkpoint::MegatronCheckpoint>> open_checkpoint(
       checkpoint::find_checkpoint(load, options.ckpt_step);
   if (!folder.has_value()) {
     // Starting from random weights is only right where no iteration was requested: a wrong
-    // --ckpt-step must not train anew.
+    // --ckpt-step must not train from the start.
     const bool none = folder.error().code() == StatusCode::kNotFound &&
                       !options.ckpt_step.has_value() && lacks_checkpoint(load);
     if (!none || options.exit_on_missing_checkpoint) return folder.error();
@@ -291,7 +291,7 @@ Result<TrainingProgress> load_checkpoint(const checkpoint::MegatronCheckpoint& c
                          checkpoint::has_dist_items(folder.format)));
   MEG_RETURN_IF_ERROR(checkpoint.config().check_no_experts().with_prefix(folder.folder));
   // Check before anything is read: a model of another shape would fail tensor by tensor, and one of
-  // another activation or norm would load without a word.
+  // another activation or norm would load silently.
   MEG_RETURN_IF_ERROR(checkpoint::check_architecture(checkpoint, run));
   tell_other_padding(checkpoint, run, print);
   const int64_t came_with = integer_of(checkpoint.arg(checkpoint::kTrueVocabSizeArg));

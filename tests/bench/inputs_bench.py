@@ -5,7 +5,7 @@ inputs_bench.py --build BUILD_FOLDER [--corpus FILE] [--megabytes N] [--workers 
 
 Writes the same texts, random words or those of a file of JSON lines, as JSON lines, one array, csv, gzip, xz, zstd (one
 frame, and many), 2,000 gzip files and, where pyarrow is found, Parquet (row groups of 1,000 rows, of 10,000, one) and
-Arrow; compares the outputs byte for byte, then runs fresh processes in turns, files in tmpfs. Reports wall-clock seconds and
+Arrow; compares the outputs byte for byte, then alternates fresh processes, files in tmpfs. Reports wall-clock seconds and
 CPU seconds, which depend less on the load of the machine; both also as medians of each turn's ratio to the row that the goals
 compare with. With --workers 1 on two cores one is left for the thread that unpacks. merge_datasets joins four datasets; its .bin
 is compared with what cat makes of theirs; the peer is cp of the joined pair, which is as many bytes.

@@ -12,7 +12,7 @@ figure is a median, word caches are cold. Prints a Markdown table. --memory inst
 opening of the tokenizer, on both sides as the program itself prints it. Without --vocabulary:
 GPT-2's, beside gigatoken. With it: those of tokenizer_peers.py, beside its peers; CPU seconds, which other work on the machine changes less, are printed too.
 --megatron: beside Megatron's own fast path, tools/preprocess_data_fast.py of a checkout of Megatron-LM, which
-runs as it is; both sides get the same command line, but for --workers.
+runs as it is; both sides get the same command line except --workers.
 """
 import argparse
 import contextlib

@@ -6,7 +6,7 @@ torch_dist_bench.py [--gigabytes 1] [--hidden 512] [--runs N] [--folder DIR]
 Makes a checkpoint with its optimizer by peer_dcp.py of the shared folder. What checkpoint_util writes,
 in both directions, is compared with the source tensor for tensor; then fresh processes run
 interleaved, figures are medians, and `cp -r` of what is read shows what the file system allows. DIR is best
-a tmpfs (needs five times the checkpoint). Times are whole processes, but for the peer, whose imports are
+a tmpfs (needs five times the checkpoint). Times are whole processes, except the peer's, whose imports are
 left out. --python: that of the virtual environment by default; it runs the comparison too.
 """
 import argparse

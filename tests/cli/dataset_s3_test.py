@@ -49,7 +49,7 @@ class Datasets(MotoStore):
         return f"s3://{BUCKET}/sets/{name}", self.path(name)
 
     def assert_same(self, name, address, prefix, *flags):
-        """A program says the same of both, but for the name, and warns of the same."""
+        """A program prints the same for both, except the name, and warns of the same."""
         here = self.program(name, *flags[:1], prefix, *flags[1:]) if name == "verify" else self.program(
             name, prefix, *flags)
         there = self.program(name, *flags[:1], address, *flags[1:]) if name == "verify" else self.program(
@@ -167,7 +167,7 @@ class Datasets(MotoStore):
                        for name in ("here", "cache"))
         self.assertEqual(len(here), 9)
         self.assertEqual(here, there)
-        # Another content of the same size, and a copy that is not of libmeg: both are made anew.
+        # Another content of the same size, and a copy that is not of libmeg: both are made again.
         self.put_dataset("cached", dataset([49, 51] * 100, "H"))
         self.assert_done(prepare(address, *places))
         self.assertEqual(self.read(copy), self.read(prefix + ".idx"))

@@ -96,7 +96,7 @@ class Endings(PreprocessData):
         self.assert_done(self.run_program("--input", inputs[0]))
         self.assertEqual(self.files(), dataset_files("out_text_document"))
 
-    def test_of_two_at_once_one_is_refused_or_comes_after_the_other(self):
+    def test_two_at_once_are_refused_or_run_in_order(self):
         inputs, outputs = self.two_datasets()
         for _ in range(10):
             both = [subprocess.Popen(self.command("--input", file), stdout=subprocess.DEVNULL,

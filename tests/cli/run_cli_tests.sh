@@ -6,7 +6,7 @@
 # A case is a folder PROGRAM/CASE. Its run.sh is run by bash in an empty folder that has only the link `testdata`,
 # with BIN_DIR first in PATH and nothing on standard input. Standard output, standard error and exit code must be those
 # of the case's files stdout, stderr (both empty where the file is missing) and exit (0 where it is missing). A case
-# that ends with 77 is skipped; its last line on standard error says why. --update writes these files anew; read the
+# that ends with 77 is skipped; its last line on standard error says why. --update rewrites these files; read the
 # difference before committing it. No PROGRAM/CASE: all cases.
 set -u
 

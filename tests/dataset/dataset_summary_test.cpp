@@ -35,7 +35,7 @@ int32_t at_percent(const std::vector<int32_t>& sorted, size_t percent) {
   return sorted[(sorted.size() * percent + 99) / 100 - 1];
 }
 
-TEST(DatasetSummary, OfNoSequencesIsZero) {
+TEST(DatasetSummary, IsZeroWithoutSequences) {
   const auto summary = summarize({});
   ASSERT_TRUE(summary.has_value());
   EXPECT_EQ(summary->total, 0);

@@ -1,5 +1,5 @@
 // Any bytes as a safetensors file: what opens covers its data exactly once, and the same tensors,
-// laid out anew, are read back.
+// laid out again, are read back.
 
 #include <cstddef>
 #include <cstdint>

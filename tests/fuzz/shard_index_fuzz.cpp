@@ -1,4 +1,4 @@
-// Any bytes as the index of a sharded model: its files lie beside it, and what is written anew is
+// Any bytes as the index of a sharded model: its files lie beside it, and a rewritten one is
 // read back.
 
 #include <cstddef>

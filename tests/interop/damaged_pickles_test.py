@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""One flipped bit in what is pickled, in any file of any dialect: no program goes on with it.
+"""One flipped bit in what is pickled, in any file of any dialect: no program continues with it.
 
 damaged_pickles_test.py BIN_DIR TESTDATA [unittest arguments]
 Whoever puts rank files together (distributed optimizers, shards, experts) must have compared each

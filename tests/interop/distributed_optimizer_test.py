@@ -249,7 +249,7 @@ class Golden(Case):
                     self.assert_equal_state(cases.path(case), there)
                     back = self.convert(there, tp, pp, "--true-vocab-size", "290",
                                         "--target-optimizer", "distributed")
-                    if detour[:2] == (tp, pp):  # else rows of padding were cut and made anew
+                    if detour[:2] == (tp, pp):  # else rows of padding were cut and made again
                         self.assert_same_files(self.files_of(back), wanted)
 
     def test_an_old_optimizer_becomes_one_that_core_loads_today(self):

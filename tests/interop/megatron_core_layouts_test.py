@@ -178,7 +178,7 @@ class ParamGroups(Layouts):
         merged = self.reshape(source, 1, 1)
         self.verified("diff", source, merged)
 
-    def test_of_decoupled_rates_and_decaying_norms_are_read_as_they_are(self):
+    def test_decoupled_rates_and_decaying_norms_are_kept(self):
         source = source_of("decoupled")
         self.assertEqual(len(self.param_groups(source)[0, 0]), 3)
         self.verified("checkpoint", source)

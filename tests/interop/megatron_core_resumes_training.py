@@ -165,7 +165,7 @@ class Saved(unittest.TestCase):
         torch.set_rng_state(generators["torch_rng_state"])
         self.assertTrue(generators["rng_tracker_states"])
 
-    def test_of_16_bit_weights_is_resumed_by_megatron_core(self):
+    def test_megatron_core_resumes_16_bit_weights(self):
         """Masters are the weights' own values before rounding, in the order of their groups."""
         save = self.rewritten(cases.path("mcore_gpt_tp2pp2_bf16"), "mcore")
         ranks = reference_files.load_ranks(save)
@@ -189,7 +189,7 @@ class Saved(unittest.TestCase):
             state = torch.load(path, map_location="cpu", weights_only=True)
             numpy.random.set_state(state["rng_state"][0]["np_rng_state"])
 
-    def test_of_legacy_names_has_what_6ef5bdc_asks_for(self):
+    def test_legacy_names_have_what_6ef5bdc_asks_for(self):
         state = self.state(self.rewritten(os.path.join(TRAINING, "gpt_fp32/final"), "legacy"))
         self.assertEqual(list(state), ["args", "checkpoint_version", "iteration", "model",
                                        "optimizer", "opt_param_scheduler", "rng_state"])

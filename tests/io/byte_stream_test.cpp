@@ -134,7 +134,7 @@ TEST(ByteStream, ThreadsChangeNothing) {
       "ab");
 }
 
-TEST(ByteStream, ThreadsChangeNothingOfWhatIsWrong) {
+TEST(ByteStream, ThreadsDoNotChangeTheErrors) {
   const std::string text = some_text(2 << 20);
   for (const auto compress : kSeparable) {
     const std::string packed = compress(text) + compress(text);
@@ -231,7 +231,7 @@ TEST(ByteStream, RefusesXzWhoseIndexNamesOtherBlocks) {
   }
 }
 
-TEST(ByteStream, AFrameThatLiesOfItsSizeIsRefused) {
+TEST(ByteStream, RefusesAFrameWithAWrongSize) {
   const std::string text(100'000, 'x');
   std::string packed = test::zstd_of(text);
   packed[5] = static_cast<char>(packed[5] - 1);

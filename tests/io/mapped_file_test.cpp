@@ -92,7 +92,7 @@ TEST(MappedFile, MapsTheOpenFileThoughItsPathNamesAnother) {
   EXPECT_EQ(mapped->path(), folder.path("a"));
 }
 
-TEST(MappedFile, GivesItsBytesAsTextWhichAlsoOfNothingIsSomewhere) {
+TEST(MappedFile, GivesItsBytesAsTextThatIsNeverNull) {
   const test::TempFolder folder;
   test::write_file(folder.path("a"), "a text");
   test::write_file(folder.path("empty"), "");

@@ -38,7 +38,7 @@ TEST(ParallelForTest, UsesTheProcessors) {
   EXPECT_GT(threads.size(), 1);
 }
 
-TEST(ParallelForTest, InsideOfItselfIsAPlainLoop) {
+TEST(ParallelForTest, RunsAPlainLoopWhenNested) {
   std::atomic<int64_t> sum = 0;
   parallel_for(8, 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {

@@ -45,7 +45,7 @@ TEST(ParameterCount, IsMegatronsForTheReferenceSizes) {
   EXPECT_EQ(count(unpadded, 1, 1), 354823168);
 }
 
-TEST(ParameterCount, OfLlama2IsThePublishedOne) {
+TEST(ParameterCount, GivesThePublishedCountOfLlama2) {
   GptConfig config = gpt2_config(32, 4096, 32, 4096, 1);
   config.ffn_hidden_size = 11008;
   config.padded_vocab_size = 32000;
@@ -59,7 +59,7 @@ TEST(ParameterCount, OfLlama2IsThePublishedOne) {
   EXPECT_EQ(count(config, 1, 2, 0) + count(config, 1, 2, 1), 6738415616);
 }
 
-TEST(ParameterCount, OfStagesAndChunksSumsUpWithOneTiedCopy) {
+TEST(ParameterCount, SumsStagesAndChunksWithOneTiedCopy) {
   const GptConfig config = gpt2_config(24, 1024, 16, 1024, 1);
   for (const auto& [pipeline, chunks] : {std::pair{2, 1}, {4, 1}, {4, 2}, {4, 3}, {24, 1}}) {
     int64_t sum = 0;

@@ -34,7 +34,7 @@ TheoreticalMemory memory_of(const GptConfig& config, const TheoreticalMemoryOpti
 const TheoreticalMemoryOptions kSequenceParallelAndSelective = {
     .sequence_parallel = true, .recompute_granularity = RecomputeGranularity::kSelective};
 
-TEST(TheoreticalMemory, OfTheTwelveLayerModelIsMegatrons) {
+TEST(TheoreticalMemory, AgreesWithMegatronForTwelveLayers) {
   const auto memory = memory_of(gpt(12, 768, 12, 512, 50304), {});
   EXPECT_EQ(memory.weight_and_optimizer_bytes, 2224917504.0);
   EXPECT_THAT(theoretical_memory_lines(memory, true),
@@ -74,7 +74,7 @@ TEST(TheoreticalMemory, ActivationsWithoutSequenceParallelismAreMegatrons) {
   EXPECT_EQ(memory_of(config, interleaved).activation_bytes, 12498795724.800001);
 }
 
-TEST(TheoreticalMemory, OfA345MModelOnFourTensorRanksIsMegatrons) {
+TEST(TheoreticalMemory, AgreesWithMegatronFor345MOnFourTensorRanks) {
   const auto memory =
       memory_of(gpt(24, 1024, 16, 1024, 50688), {.sizes = {.tensor_model_parallel_size = 4}});
   EXPECT_THAT(theoretical_memory_lines(memory, false),
@@ -105,7 +105,7 @@ TEST(TheoreticalMemory, ActivationsOfALayerFollowTheTable) {
   EXPECT_EQ(bytes(RecomputeGranularity::kFull, false), 2);
 }
 
-TEST(TheoreticalMemory, WithSequenceParallelismAndSelectiveRecomputationItHasMegatronsActivations) {
+TEST(TheoreticalMemory, AgreesWithMegatronForSequenceParallelismAndSelectiveRecomputation) {
   TheoreticalMemoryOptions options = kSequenceParallelAndSelective;
   options.micro_batch_size = 8;
   const auto memory = memory_of(gpt(24, 1024, 16, 1024, 50304), options);
@@ -141,7 +141,7 @@ TEST(TheoreticalMemory, AShortPipelineHoldsFewerMicroBatches) {
                           "activation=824.06 MB, total=1591.42 MB"));
 }
 
-TEST(TheoreticalMemory, OfAnInterleavedPipelineWithGroupedQueriesIsMegatrons) {
+TEST(TheoreticalMemory, AgreesWithMegatronForAnInterleavedPipelineWithGroupedQueries) {
   GptConfig config = gpt(32, 4096, 32, 4096, 32000);
   config.untie_embeddings_and_output_weights = true;
   config.swiglu = true;
@@ -203,7 +203,7 @@ std::vector<RankMemory> ranks_of(const GptConfig& config, const TheoreticalMemor
   return stages.has_value() ? *stages : std::vector<RankMemory>();
 }
 
-TEST(RankMemory, OfAStageIsWhatItsParametersTake) {
+TEST(RankMemory, SumsTheParametersOfAStage) {
   GptConfig config = gpt(24, 1024, 16, 1024, 50432);
   config.max_position_embeddings = 1024;
   const TheoreticalMemoryOptions options = {

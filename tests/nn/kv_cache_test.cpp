@@ -75,7 +75,7 @@ TEST(KvCacheTest, SequencesOfDifferentLengthsGiveTheLogitsOfWholeForwardPasses) 
         at::cat({whole_b.narrow(0, 4, 4), whole_a.narrow(0, 7, 1)}));
     EXPECT_EQ(cache.length(0), 8);
     EXPECT_EQ(cache.length(2), 8);
-    // A slot starts anew.
+    // A slot starts over.
     cache.cut(2, 0);
     expect_same(step(model, cache, {{2, 2}}, b.narrow(0, 0, 2)), whole_b.narrow(0, 0, 2));
   }

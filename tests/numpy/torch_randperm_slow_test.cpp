@@ -18,7 +18,7 @@ Order ends(const Order& order) {
   return found;
 }
 
-TEST(TorchRandpermSlow, FromOneCountOnWordsOf64BitsAreDrawn) {
+TEST(TorchRandpermSlow, Draws64BitWordsForLargeCounts) {
   Order order(kWideRandperm - 1);
   torch_randperm(7, order);
   EXPECT_EQ(ends(order), (Order{112993252, 117420445, 128500308, 81485129, 164966415, 121216550,

@@ -26,7 +26,7 @@ struct Counts {
   int64_t nccl_calls() const;
 };
 
-/// Returns the counts since the last call, and from now on counts anew.
+/// Returns the counts since the last call, and resets them.
 Counts take_counts();
 
 }  // namespace meg::pretended

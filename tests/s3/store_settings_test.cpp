@@ -19,7 +19,7 @@ using ::testing::Not;
 
 constexpr const char* kKeys = "aws_access_key_id = AKIDFILE\naws_secret_access_key = file secret\n";
 
-/// A machine without settings of AWS but for those that a test makes.
+/// A machine that has only the settings of AWS that a test makes.
 class StoreSettingsTest : public ::testing::Test {
  protected:
   void SetUp() override {

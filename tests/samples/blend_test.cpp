@@ -129,7 +129,7 @@ std::vector<int16_t> drawn_plainly(const std::vector<double>& weights, size_t sa
   return datasets;
 }
 
-TEST(BlendIndex, OfManyDatasetsIsThatOfLookingAtAllOfThem) {
+TEST(BlendIndex, FindsForManyDatasetsWhatALinearSearchFinds) {
   std::mt19937 random(7);
   for (const int datasets : {65, 100, 333, 1000}) {
     for (const int kind : {0, 1, 2, 3}) {

@@ -354,7 +354,7 @@ int count_mappings(const std::string& part) {
   return count;
 }
 
-TEST(GptDatasets, OfManyCachesThoseThatAreThereAreFoundAndTheOthersBuilt) {
+TEST(GptDatasets, FindPresentCachesAndBuildTheOthers) {
   const TempFolder folder;
   Blend blend{.prefixes = {}, .weights = std::vector<double>()};
   for (int i = 0; i < 70; ++i) {

@@ -276,7 +276,7 @@ TEST(GptIndexBuilderTest, EpochsAreShuffledTogetherOrTheLastApart) {
   EXPECT_EQ(sorted_epochs(plan), each_apart);
 }
 
-TEST(GptIndexBuilderTest, SamplesOfTheLastEpochAreShuffledApart) {
+TEST(GptIndexBuilderTest, SamplesOfTheLastEpochAreShuffledSeparately) {
   GptIndexPlan plan;
   plan.samples = 100;
   plan.samples_before_last_epoch = 70;

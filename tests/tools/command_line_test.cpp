@@ -76,7 +76,7 @@ TEST_F(CommandLineTest, APrefixNeverMeansWhatIsPassedOver) {
   EXPECT_THAT(sorted({"--norm", "1"}), ElementsAre("--norm_eps=1"));
 }
 
-TEST_F(CommandLineTest, APrefixOfWhatIsPassedOverSuggestsFlagsWithItsWords) {
+TEST_F(CommandLineTest, SuggestsOnlyFlagsThatAreRead) {
   declare("--max-tokens-to-oom", Arity::kValue).use = FlagSpec::Use::kPassed;
   declare("--max-cost", Arity::kValue).use = FlagSpec::Use::kRefused;
   declare("--tokens-to-generate", Arity::kValue);

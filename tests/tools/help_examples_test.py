@@ -3,7 +3,7 @@
 
 help_examples_test.py PROGRAM_FOLDER
 
-Each is run in an empty folder: there it may fail for want of its files (exit code 1), not as wrong usage (2).
+Each is run in an empty folder: there it may fail because its files are missing (exit code 1), not as wrong usage (2).
 """
 
 import os

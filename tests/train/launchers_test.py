@@ -28,7 +28,7 @@ RUN = ("--num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 32 
 MEETING = "--rdzv-backend c10d --rdzv-endpoint 127.0.0.1:0 --local-addr 127.0.0.1".split()
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", *MEETING]
 LAUNCH = [sys.executable, "-m", "torch.distributed.launch", "--nproc-per-node", "2", *MEETING]
-# Kills rank 1 once there is a checkpoint, once; what is started anew ends after an iteration.
+# Kills rank 1 once there is a checkpoint, once; ranks that are restarted end after an iteration.
 KILLS_ONCE = """
 if [ "$TORCHELASTIC_RESTART_COUNT" != 0 ]; then exec "$@" --exit-interval 1; fi
 if [ "$RANK" != 1 ]; then exec "$@"; fi

@@ -256,7 +256,7 @@ class PretrainGpt(unittest.TestCase):
         self.assertIn("lm loss validation", events.Tags()["scalars"])
 
     def test_openmp_waits_as_the_environment_says_else_passively(self):
-        """A single thread waits for none: its process does not begin anew."""
+        """A single thread waits for none: its process does not restart."""
         command = [*map(str, self.command("--train-iters", 1, "--eval-iters", 0))]
         environment = {name: value for name, value in os.environ.items()
                        if name not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME", "OMP_NUM_THREADS")}

@@ -382,7 +382,7 @@ TEST(TrainerOptionsTest, SamplesInOtherBatchesAreCountedAloud) {
   EXPECT_EQ(more.said("6 iterations follow, and the run ends after 20 samples").size(), 1);
 }
 
-TEST(TrainerOptionsTest, AnotherPaddingOfTheVocabularyIsSaid) {
+TEST(TrainerOptionsTest, ReportsAnotherPaddingOfTheVocabulary) {
   const TempFolder folder;
   TrainerOptions options = small_options(4);
   options.checkpoints.load = saved_in(folder);
@@ -412,7 +412,7 @@ TEST(TrainerOptionsTest, CkptStepChoosesTheIteration) {
   EXPECT_EQ(missing.status.code(), StatusCode::kNotFound);
   EXPECT_THAT(missing.status.message(), HasSubstr("asked for iter_0000007"));
   options.checkpoints.load = folder.path("none");
-  EXPECT_EQ(run(options).status.code(), StatusCode::kNotFound) << "it is not trained from anew";
+  EXPECT_EQ(run(options).status.code(), StatusCode::kNotFound) << "training does not start over";
 }
 
 TEST(TrainerOptionsTest, MissingCheckpointsAreAWarningOrAnError) {

@@ -45,7 +45,7 @@ void poison_gradient(Trainer& trainer, float value) {
   });
 }
 
-TEST(Trainer, DiesOfNonFiniteGradientsBeforeTheyAreApplied) {
+TEST(Trainer, StopsAtNonFiniteGradientsBeforeTheyAreApplied) {
   for (const auto& [value, text] : {std::pair{std::numeric_limits<float>::quiet_NaN(), "NaN"},
                                     {std::numeric_limits<float>::infinity(), "Inf"}}) {
     for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
@@ -128,7 +128,7 @@ TEST(Trainer, DiesOfAnInfiniteLoss) {
   }
 }
 
-TEST(Trainer, DiesOfALossOfAnEvaluationThatIsNotFinite) {
+TEST(Trainer, StopsAtANonFiniteLossOfAnEvaluation) {
   for (const bool check : {true, false}) {
     auto options = small_run();
     options.optimizer.check_for_nan_in_loss_and_grad = check;

@@ -89,7 +89,7 @@ bool is_one_of(std::string_view value, std::initializer_list<std::string_view> k
   return std::find(known.begin(), known.end(), value) != known.end();
 }
 
-/// A torch_dist checkpoint has no layout that could be chosen, but for the optimizers that several
+/// A torch_dist checkpoint has no layout that could be chosen, except the optimizers that several
 /// expert-parallel ranks chain; it keeps types and vocabulary.
 Status check_torch_dist(const CheckpointUtilArguments& arguments) {
   const bool asks =

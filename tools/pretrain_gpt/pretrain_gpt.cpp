@@ -184,7 +184,7 @@ int main(int argc, const char* const* argv) {
 }  // namespace meg::tools
 
 int main(int argc, char** argv) {
-  // Do this first: the process begins anew once (docs/decisions/09-passive-openmp.md).
+  // Do this first: the process restarts itself once (docs/decisions/09-passive-openmp.md).
   meg::tools::wait_passively(argv);
   return meg::tools::run_program(argc, argv, meg::tools::main);
 }

@@ -20,7 +20,7 @@ checkpoint::ArgValue params_dtype(const megatron::ArgumentValues& args) {
   return {checkpoint::ArgValue::Global{"torch", fp16 ? "float16" : bf16 ? "bfloat16" : "float32"}};
 }
 
-/// What validate_args and the initialization add, or set anew.
+/// What validate_args and the initialization add or overwrite.
 void set_derived(checkpoint::TrainingArgs& args, const model::GptConfig& config) {
   args.set("ffn_hidden_size", {config.ffn_hidden_size});
   args.set("kv_channels", {config.kv_channels});

@@ -250,7 +250,7 @@ Status finish_pretrain_flags(const Flags& flags, PretrainFlags& run) {
 
 Status check_ranks(const PretrainFlags& run, const parallel::ParallelState& ranks) {
   // Ranks with different command lines would wait for each other in different places, or train
-  // parts of different models, or on different samples, without a word.
+  // parts of different models, or on different samples, silently.
   MEG_RETURN_IF_ERROR(parallel::check_same("command line", run.settings, ranks));
   const megatron::FieldLookup fields = run.args.lookup();
   megatron::FieldReader args(fields);

@@ -56,7 +56,7 @@ Status copy_object(const s3::Object& object, const File& file) {
 }
 
 /// Whether the copy is of the object's content. One that another program made says no ETag, and is
-/// made anew.
+/// made again.
 bool is_copy_of(const s3::Object& object, const std::string& path, const std::string& etag_path) {
   if (object.etag().empty()) return false;
   std::error_code missing;

@@ -73,7 +73,7 @@ void Sampler::take_top_k(std::span<const float> logits) {
   }
 }
 
-/// The tokens' probabilities but for a common factor.
+/// The tokens' probabilities up to a common factor.
 void Sampler::weigh(std::span<const float> logits) {
   const auto& loops = kernels::cpu_loops(best_instruction_set());
   // Temperature before top-k and top-p, as Megatron's sampling.py has it: top-p looks at the
@@ -90,7 +90,7 @@ void Sampler::weigh(std::span<const float> logits) {
 
 void Sampler::take_top_p() {
   const double total = std::accumulate(weights_.begin(), weights_.end(), 0.0);
-  // Tokens that even together do not weigh what is left out cannot be among the kept.
+  // Tokens that together weigh less than what may be left out cannot be among the kept.
   const auto count = static_cast<double>(weights_.size());
   // The factor leaves room for what sums of floats lose to rounding: a token too many is cut later,
   // one too few would be lost.

@@ -7,7 +7,7 @@
 #include "libmeg/io/internal/xz_unpacker.h"
 
 // One class for each library, with two duties beyond calling it: to say after every step whether
-// the data may end here, so that a cut file is told from a whole one, and to continue with the next
+// the data may end here, to distinguish a cut file from a whole one, and to continue with the next
 // member, frame or stream, as concatenated files have several. None of them lets the input decide
 // how much memory is taken.
 

@@ -213,7 +213,7 @@ Result<ResumeJournal> ResumeJournal::open(const PreprocessOptions& options, DTyp
   return journal;
 }
 
-// A run that does not resume is about to write the outputs anew, so a journal of an older run must
+// A run that does not resume is about to write new outputs, so a journal of an older run must
 // not stay. If that run is unfinished, someone may want to resume it: it is not overwritten without
 // being asked.
 Status ResumeJournal::make_way(const PreprocessOptions& options) {

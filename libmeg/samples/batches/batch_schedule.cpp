@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <limits>
 
-// Megatron asks for the batch size anew before every step, from the samples consumed so far.
+// Megatron asks for the batch size before every step, from the samples consumed so far.
 // Answering "which step, which sample" by repeating that would take as many turns as steps, so
 // walk() does it once and keeps intervals of steps with one batch size: a run without ramp-up has
 // one, else there is one for each increment. The quotient of batch_size_after is a float64 division

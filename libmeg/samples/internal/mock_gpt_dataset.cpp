@@ -104,7 +104,7 @@ class LengthsMockDataset : public SampleDataset {
   static constexpr uint64_t kLongest = 4095;
 
   std::vector<int32_t> lengths_;
-  std::vector<int64_t> tokens_;  ///< Of the longest sequence, but for its end of document.
+  std::vector<int64_t> tokens_;  ///< Of the longest sequence without its end of document.
   int64_t eod_ = 0;
   GptIndex index_;
   GptIndexPlan plan_;

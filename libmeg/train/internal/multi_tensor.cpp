@@ -65,7 +65,7 @@ MultiTensor::MultiTensor(std::vector<kernels::AdamTensor> tensors, at::Device de
   device_total_ = on_device(std::vector<kernels::GradientStatistics>(1), device_);
 }
 
-// Chunks are numbered by sizes, which never change: only pointers and types are sent anew.
+// Chunks are numbered by sizes, which never change: only pointers and types are sent every time.
 void MultiTensor::send_lists() {
   device_adam_ = on_device(adam_, device_);
   device_gradients_ = on_device(gradients_, device_);

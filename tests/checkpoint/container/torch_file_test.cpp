@@ -456,7 +456,7 @@ TEST(TorchFile, ChecksCrcsOnlyWhenAsked) {
   EXPECT_THAT(status.message(), HasSubstr("entry \"archive/data/0\": CRC-32: expected"));
 }
 
-TEST(TorchFile, ZerosOfTorchWithoutCrcsAreNoClaims) {
+TEST(TorchFile, DoesNotCheckTheZeroCrcsOfTorchWithoutCrcs) {
   ZipBytes zip;
   zip.computes_crcs = false;
   TensorCall call;

@@ -119,7 +119,7 @@ TEST(TransposedSource, TurnedBackIsTheSource) {
 
 TEST(TransposedSource, ReadsWhatIsTransposedItself) {
   std::mt19937 random(10);
-  // Some stripes of the least size; each level makes those below it anew, so that more levels or
+  // Some stripes of the least size; each level builds those below it again, so that more levels or
   // rows take hours.
   const Matrix matrix(700, 300, DType::kFloat16, &random);
   for (const int64_t share : {int64_t{1}, int64_t{1} << 22, int64_t{1} << 25}) {

@@ -93,7 +93,7 @@ TEST(ReadTrainingState, LoadsOnlyWhatTheFlagsAskFor) {
   EXPECT_FALSE(reseeded->rng);
 }
 
-TEST(ReadTrainingState, OfAReleaseIsIterationZeroWithoutOptimizer) {
+TEST(ReadTrainingState, TakesAReleaseAsIterationZeroWithoutOptimizer) {
   MEG_REQUIRE_SHARED("oracle/training");
   const auto state =
       read_training_state(test::open_or_fail(oracle("training/mcore_gpt_fp32/start")));

@@ -147,7 +147,7 @@ TEST(WriteTrainingCheckpoint, HasTheKeysOfItsRevision) {
                           "opt_param_scheduler", "rng_state"));
 }
 
-TEST(WriteTrainingCheckpoint, OfBeforeTheFirstStepHasMomentsOfZero) {
+TEST(WriteTrainingCheckpoint, WritesZeroMomentsBeforeTheFirstStep) {
   test::TempFolder folder;
   TrainingState state = test::made_state();
   for (TrainingParameter& parameter : state.parameters) {
@@ -221,7 +221,7 @@ TEST(WriteTrainingCheckpoint, ReplacesOneOfTheSameIterationAndMovesTheTrackerLas
   EXPECT_EQ(folder.file_count(), 3);
 }
 
-TEST(WriteTrainingCheckpoint, InTorchDistReplacesOneOrLeavesNothing) {
+TEST(WriteTrainingCheckpoint, ReplacesATorchDistFolderOrLeavesNothing) {
   test::TempFolder folder;
   TrainingState state = test::made_state(DType::kBFloat16);
   ASSERT_EQ(write_dist(folder.path(), state).message(), "");

@@ -38,8 +38,8 @@ std::string written(const std::string& folder, const MegatronCheckpoint& checkpo
   return folder;
 }
 
-/// Differences but for the form of numpy's array, which is compared by its words, and the iteration
-/// at which core's rerun machine stands, which follows its checks.
+/// Differences except in the form of numpy's array, which is compared by its words, and the
+/// iteration at which core's rerun machine stands, which follows its checks.
 std::vector<std::string> notable_differences(const TorchFile& a, const TorchFile& b) {
   std::vector<std::string> found = test::differences(test::root_of(a), test::root_of(b));
   std::erase_if(found, [](const std::string& difference) {

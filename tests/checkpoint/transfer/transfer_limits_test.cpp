@@ -20,7 +20,7 @@ namespace {
 constexpr int64_t kGigabyte = 1'000'000'000;
 constexpr int64_t kMegabyte = 1'000'000;
 
-/// A file of one tensor of `bytes` zero bytes that takes no room, but for a few at `data_at`.
+/// A file of one tensor of `bytes` zero bytes that takes no space except for a few at `data_at`.
 std::shared_ptr<const TorchFile> make_sparse_source(const std::string& path, int64_t bytes,
                                                     int64_t data_at) {
   const std::string content = "these bytes are there";

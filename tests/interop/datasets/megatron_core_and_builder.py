@@ -2,7 +2,7 @@
 """libmeg's reader and builder against megatron-core's, both ways and byte for byte.
 
 megatron_core_and_builder.py COPY_DATASET VERIFY
-megatron-core writes a dataset; libmeg reads it and writes it anew: the same bytes, which
+megatron-core writes a dataset; libmeg reads and rewrites it: the same bytes, which
 megatron-core reads again. Exits with 77 (skipped) where a package is missing.
 """
 import os

@@ -46,7 +46,7 @@ def start_without_gpu(tp=1, pp=1, rank=0, store=None, dp=1, **sizes):
     random.CudaRNGStatesTracker.fork = lambda self, *a, **k: contextlib.nullcontext()
     fused_softmax.get_default_causal_mask = \
         lambda size: torch.ones(size, size, dtype=torch.bool).triu(1)
-    # megatron-core starts a Python anew for the queue of its writers, which takes longer than a save.
+    # megatron-core starts another Python for the queue of its writers, which takes longer than a save.
     filesystem_async._results_queue = multiprocessing.get_context("fork").Manager().Queue()
     torch.distributed.init_process_group("gloo", store=store or torch.distributed.HashStore(),
                                          rank=rank, world_size=tp * pp * dp)

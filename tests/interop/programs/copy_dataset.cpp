@@ -1,4 +1,4 @@
-// copy_dataset [--multimodal] OUT IN: reads IN sequence by sequence and writes it anew as OUT.
+// copy_dataset [--multimodal] OUT IN: copies IN to OUT, sequence by sequence.
 // copy_dataset [--multimodal] OUT IN IN...: merges with add_index.
 // The interop tests use it: the copy of what Megatron wrote must be the same bytes.
 

@@ -76,7 +76,7 @@ for element in ("6__half", "13__nv_bfloat16"):
         EXPECTED += [(call.format(element), operation, bits, "<=", 0)
                      for operation in ("LD", "ST") for bits in (16, 32, 64)]
 EXPECTED += [
-    # Gradients of all three types; what is left after the packs goes by single elements.
+    # Gradients of all three types; the elements after the last pack go one by one.
     ("12chunk_kernelEPKNS0_14GradientTensor", "LD", 128, ">=", 3),
     # 16-bit weights; two bytes at a time only as much as in the loop over single elements.
     ("11adam_kernelILb1E", "ST", 64, ">=", 2),

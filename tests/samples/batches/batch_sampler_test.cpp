@@ -68,7 +68,7 @@ TEST(FullValidationSampler, DealsEverySampleOnceOneAtATime) {
 
 // The tables below are MegatronPretrainingRandomSampler's at core_v0.19.0.
 
-TEST(CyclicSampler, WithShardingARankKeepsToItsPartAndShufflesItAnewInEachEpoch) {
+TEST(CyclicSampler, ShardingShufflesEachRanksPartInEachEpoch) {
   BatchSampler::Options options{.type = DataloaderType::kCyclic,
                                 .total_samples = 11,
                                 .micro_batch_size = 2,

@@ -35,7 +35,7 @@ std::string error(const RunLength& length, std::string_view name = "core_v0.19.0
   return result.status().message();
 }
 
-TEST(SampleCounts, OfARunInSteps) {
+TEST(SampleCounts, FollowFromSteps) {
   // The tutorial's 3200, 480 and 160 samples.
   const auto found =
       counts({.train_iters = 200, .eval_iters = 10, .eval_interval = 100}, schedule(16));
@@ -43,7 +43,7 @@ TEST(SampleCounts, OfARunInSteps) {
   EXPECT_THAT(found.samples, ElementsAre(3200, 480, 160));
 }
 
-TEST(SampleCounts, OfARunInSamples) {
+TEST(SampleCounts, FollowFromSamples) {
   const auto found =
       counts({.train_samples = 1000, .eval_iters = 2, .eval_interval = 50}, schedule(16));
   EXPECT_EQ(found.train_iters, 62);

@@ -196,7 +196,7 @@ TEST(SampleLoader, UsesTheSameMemoryFromTheFirstBatchToTheLast) {
   EXPECT_EQ(memory.held, 0);
 }
 
-TEST(SampleLoader, LackOfMemoryIsAnErrorThatHoldsNone) {
+TEST(SampleLoader, LackOfMemoryIsAnErrorThatFreesTheBatches) {
   const MadeUpDataset dataset(10, kLength + 1);
   CountedMemory memory(2);
   auto options = options_for(2, 3);

@@ -244,7 +244,7 @@ TEST(SequenceSamples, DamagedIndicesAreErrorsOrWrongNeverOutsideTheirData) {
   EXPECT_GT(refused, 100);
 }
 
-TEST(SequenceSamples, OfABlendAreThoseOfItsDataset) {
+TEST(SequenceSamples, FindThoseOfADatasetInABlend) {
   std::mt19937 random(9);
   for (int round = 0; round < 200; ++round) {
     std::vector<std::unique_ptr<SampleDataset>> parts;

@@ -1,4 +1,4 @@
-// Caches that are brought to the device together: in which order, and what is left where that ends
+// Caches that are brought to the device together: in which order, and which files remain where that ends
 // early. fsync and rename of this program are those below.
 
 #include <fcntl.h>
@@ -201,7 +201,7 @@ TEST_F(GptIndexCacheGroupTest, KilledAtAnyRenameItLeavesWholeCachesOrSuchAsAreBu
     auto found = contents();
     for (const auto& [name, bytes] : whole) EXPECT_TRUE(found[name] == bytes) << last << name;
     std::erase_if(found, [](const auto& file) { return file.first.ends_with("-libmeg.json"); });
-    EXPECT_LE(found.size(), whole.size() + 1) << "but for one sidecar's partial file";
+    EXPECT_LE(found.size(), whole.size() + 1) << "apart from one sidecar's partial file";
   }
 }
 

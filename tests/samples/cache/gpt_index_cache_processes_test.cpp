@@ -132,7 +132,7 @@ TEST_F(GptIndexCacheProcesses, AKilledBuilderLeavesNothingThatIsTakenForWhole) {
   }
 }
 
-TEST_F(GptIndexCacheProcesses, ALockOfAKilledProcessIsTakenOver) {
+TEST_F(GptIndexCacheProcesses, TakesOverTheLockOfAKilledProcess) {
   expect_outcome(CacheOutcome::kBuilt);
   const auto whole = contents();
   fs::remove(files().description);

@@ -83,7 +83,7 @@ Status finish_inference_flags(const Flags& flags, InferenceFlags& inference) {
   read_inference_args(args, inference);
   MEG_RETURN_IF_ERROR(args.status());
   MEG_RETURN_IF_ERROR(check_precision(inference.args));
-  // Half a shape would be filled up with the checkpoint's without a word.
+  // Half a shape would silently be completed with the checkpoint's.
   int given = 0;
   for (const char* dest : {"num_layers", "hidden_size", "num_attention_heads"}) {
     given += inference.args.given(dest) ? 1 : 0;

@@ -118,7 +118,7 @@ class FlagParser {
   }
 
   /// Options act as soon as they are read: errors come in the order of the command line, and a
-  /// flag that is given again starts anew.
+  /// flag that is given again starts over.
   void declare(FlagSpec& spec) {
     switch (spec.use) {
       case FlagSpec::Use::kHelp:

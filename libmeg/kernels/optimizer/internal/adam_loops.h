@@ -56,8 +56,8 @@ struct AdamFactors {
       learning_rate, weight_decay;
 };
 
-// The order of operations is apex's multi_tensor_adam.cu's, but for the two divisions by the bias
-// corrections, which are products here.
+// The order of operations is that of apex's multi_tensor_adam.cu, except for the two divisions by
+// the bias corrections, which are products here.
 template <bool kAdamWMode>
 inline AdamElements adam_update(const AdamFactors& by, Floats gradient, AdamElements at) {
   gradient = gradient * by.gradient_scale;

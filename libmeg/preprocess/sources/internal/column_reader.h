@@ -63,7 +63,7 @@ class ColumnReader {
   /// before next(). kCorruption if there is no such row.
   virtual Status select(int64_t begin, int64_t end, int64_t row) = 0;
 
-  /// Fills the chunk but for number and input, with rows of one group; it has none at the end.
+  /// Fills the chunk except for number and input, with rows of one group; it has none at the end.
   virtual Status next(TextChunk& chunk) = 0;
 
   /// Skips the row group with which next() would begin if it is known to be small, so that another

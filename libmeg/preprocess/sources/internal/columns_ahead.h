@@ -34,7 +34,8 @@ class ColumnsAhead {
   /// The next chunk, read or not; null at the end. One thread at a time.
   Result<std::shared_ptr<Piece>> claim();
 
-  /// Fills the chunk but for number and input. Any number of threads, each with a piece of its own.
+  /// Fills the chunk except for number and input. Any number of threads, each with a piece of its
+  /// own.
   Status read(Piece& piece, TextChunk& chunk);
 
  private:

@@ -25,8 +25,8 @@ class PartStream : public io::ByteStream {
     const auto left = static_cast<size_t>(rest_.end - rest_.begin);
     MEG_ASSIGN_OR_RETURN(const size_t got,
                          file_.read_at(rest_.begin, into.first(std::min(into.size(), left))));
-    // It had these bytes when the run began. To take what is left for the end would lose documents
-    // without a word.
+    // It had these bytes when the run began. Taking this for the end would silently lose
+    // documents.
     if (got == 0 && left > 0) {
       return make_error(StatusCode::kIoError, "{}: was truncated while it was read", file_.path());
     }

@@ -62,7 +62,7 @@ class StreamReader {
         chunk_bytes_(chunk_bytes),
         offset_(offset) {}
 
-  /// Fills the chunk but for number and input; its text is empty at the end.
+  /// Fills the chunk except for number and input; its text is empty at the end.
   Status next(TextChunk& chunk);
 
   /// The same with all documents that are left, whatever they need. What ended them early is the

@@ -80,7 +80,7 @@ Status refusal(const HttpAnswer& answer, const std::string& address, const std::
   const std::string there =
       fault.region.empty() ? answer.header("x-amz-bucket-region") : fault.region;
   const bool is_redirect = answer.status >= 300 && answer.status < 400;
-  // Do not follow it: a signature is for one region, so the request would have to be signed anew.
+  // Do not follow it: a signature is for one region, so the request would need another signature.
   if (!there.empty() && there != region && (is_redirect || answer.status == 400)) {
     return wrong_region(address, there, region);
   }

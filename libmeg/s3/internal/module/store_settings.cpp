@@ -99,7 +99,7 @@ Result<Profiles> read_profiles() {
                .config = {}};
   const bool has_credentials = add_profile(all.credentials_path, all.name, all.credentials);
   const bool has_config = add_profile(all.config_path, all.name, all.config);
-  // A profile that somebody asked for must not give way to other keys without a word.
+  // A profile that somebody asked for must not be replaced by other keys silently.
   if (!asked.empty() && !has_credentials && !has_config) {
     return make_error(StatusCode::kNotFound,
                       "AWS_PROFILE: expected a profile of {} or {}, found {}", all.credentials_path,

@@ -29,7 +29,7 @@ kernels::HeadStrides strides_of(const at::Tensor& heads) {
 /// [b, s, n, hn] as [b, s, g, n / g, hn]; channels are dense.
 at::Tensor by_group(const at::Tensor& heads, int64_t groups) {
   TORCH_CHECK(heads.defined(), "attention returned no gradient of its queries, keys or values");
-  // The kernel takes any strides but for the channels, which it reads as vectors. Attention's
+  // The kernel takes any strides except for the channels, which it reads as vectors. Attention's
   // gradients come in several layouts.
   const at::Tensor dense = heads.stride(-1) == 1 ? heads : heads.contiguous();
   return dense.unflatten(2, {groups, -1});

@@ -8,7 +8,7 @@
 namespace meg::preprocess {
 namespace {
 
-/// Bytes without a word that they are UTF-8 are texts as well: many writers of Parquet leave it
+/// Bytes that are not declared as UTF-8 are texts as well: many writers of Parquet leave it
 /// out. The documents' reader checks the bytes of either.
 bool holds_text(const arrow::DataType& type) {
   return arrow::is_binary_like(type.id()) || arrow::is_large_binary_like(type.id()) ||
