@@ -1,6 +1,7 @@
 """What the tests of checkpoints share: the oracle's checkpoints, and running programs."""
 import os
 import subprocess
+import unittest
 
 from reference import files as reference_files
 from reference import reshape as reference
@@ -8,6 +9,7 @@ from reference import reshape as reference
 SHARED = os.environ.get("MEG_SHARED") or os.path.join(
     os.path.dirname(os.path.abspath(__file__)), "../../../../shared")
 ORACLE = os.path.join(SHARED, "oracle/checkpoints")
+needs_oracle = unittest.skipUnless(os.path.isdir(ORACLE), "no shared folder")  # of a class of tests
 TRUE_VOCAB_SIZE = 290
 # Asked for where a checkpoint has no args.
 SHAPE_FLAGS = ["--num-layers", "4", "--hidden-size", "32", "--num-attention-heads", "4",
