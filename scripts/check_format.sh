@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Fails where a C++ or CUDA file is not formatted as .clang-format says; --fix formats it instead.
+# Fails where a C++ or CUDA file is not formatted as .clang-format says; --fix formats it instead. Fails
+# for odd words in added lines, too (check_words.py).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -16,3 +17,4 @@ how=(--dry-run -Werror)
 if [ "${1:-}" = --fix ]; then how=(-i); fi
 git ls-files -z --cached --others --exclude-standard -- '*.h' '*.cpp' '*.cu' '*.cuh' |
   xargs -0 -r -P "$(nproc)" -n 8 "$clang_format" "${how[@]}" --style=file
+python3 scripts/check_words.py || [ $? -eq 77 ]
