@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Sets up, builds and runs all tests; ends with ctest's summary. Arguments are passed to ctest.
+# Sets up, builds and runs all tests; ends with ctest's summary, and fails for a skipped test that
+# tests/allowed_skips.txt does not list. Arguments are passed to ctest.
 #
 #   scripts/test.sh                      everything
 #   MEG_WITH_TORCH=OFF scripts/test.sh   the torch-free half
@@ -9,9 +10,14 @@ here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 root="$(dirname "$here")"
 with_torch="${MEG_WITH_TORCH:-ON}"
 jobs="${MEG_JOBS:-$(nproc)}"
+results="$root/build/release/Testing/results.xml"
 
 "$here/setup.sh"
 cd "$root"
 cmake --preset release -DMEG_WITH_TORCH="$with_torch"
 cmake --build --preset release --parallel "$jobs"
-ctest --preset release --parallel "$jobs" "$@"
+rm -f "$results"
+# unittest says at the end of its output how many cases were skipped.
+ctest --preset release --parallel "$jobs" --output-junit "$results" --test-output-size-passed 65536 \
+  --test-output-truncation middle "$@"
+if [ -e "$results" ]; then python3 "$here/check_skips.py" "$results"; fi  # none where ctest only lists tests

@@ -105,7 +105,7 @@ def main():
     parser.add_argument("--python", default=sys.executable, help="has torch and transformers")
     given = parser.parse_args()
     if not (given.shared / "bench").exists():
-        print(f"skipped: {given.shared}: not there")
+        print(f"skipped: no shared folder at {given.shared}")
         sys.exit(77)
     if subprocess.run([given.python, "-c", "import transformers, safetensors"], capture_output=True).returncode != 0:
         print(f"skipped: {given.python} has no transformers")

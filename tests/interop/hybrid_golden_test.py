@@ -140,6 +140,6 @@ if __name__ == "__main__":
         print(f"skipped: {error}")
         sys.exit(77)
     if not os.path.isdir(oracle.ORACLE):
-        print("skipped: no oracle")
+        print("skipped: no shared folder with checkpoints of the real Megatron-LM")
         sys.exit(77)
     unittest.main(argv=sys.argv[:1] + sys.argv[3:])

@@ -6,8 +6,12 @@ set -euo pipefail
 build="$1" python="$2"
 source="$(cd "$(dirname "$0")/../.." && pwd)"
 shared="${MEG_SHARED:-$source/../shared}"
-if [ ! -f "$build/bench/kernel_gpu_bench" ] || [ ! -d "$shared/bench" ]; then
-  echo "skipped: a build without CUDA or benchmarks, or no $shared"
+if [ ! -f "$build/bench/kernel_gpu_bench" ]; then
+  echo "skipped: a build without CUDA or benchmarks"
+  exit 77
+fi
+if [ ! -d "$shared/bench" ]; then
+  echo "skipped: no shared folder at $shared"
   exit 77
 fi
 if [ -e /dev/nvidiactl ]; then

@@ -76,7 +76,7 @@ def main():
         os.path.dirname(os.path.abspath(__file__)), "../../../../shared")
     oracle = os.path.join(shared, "oracle", "checkpoints")
     if not os.path.isdir(oracle):
-        print("not found: " + oracle)
+        print("skipped: not found: " + oracle)
         return SKIPPED
     wrong = check_evil(program, os.path.join(oracle, "evil"))
     files = tensors = 0

@@ -1,0 +1,53 @@
+#!/usr/bin/env python3
+"""Fails where a run of ctest skipped a test that tests/allowed_skips.txt does not list.
+
+check_skips.py JUNIT [LIST]
+
+JUNIT: what `ctest --output-junit` wrote. Prints each skip that is not allowed, exits 1 if there is any.
+"""
+import os
+import pathlib
+import re
+import sys
+import xml.etree.ElementTree
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+SHARED = pathlib.Path(os.environ.get("MEG_SHARED") or ROOT.parent / "shared")
+# What GoogleTest, our scripts and run_cli_tests.sh print before or after the reason.
+REASONS = re.compile(r"^(?:.*: Skipped\n|skipped: |SKIPPED \S+: )(.*)$", re.MULTILINE)
+# The last line of unittest, for cases within one test of ctest.
+CASES = re.compile(r"^OK \(.*(skipped=\d+).*\)$", re.MULTILINE)
+
+
+def skips(junit):
+    """NAME: REASON of every test that was skipped, and of every one of which some cases were."""
+    for case in xml.etree.ElementTree.parse(junit).iter("testcase"):
+        output = case.findtext("system-out") or ""
+        if case.find("skipped") is not None:
+            reason = REASONS.search(output)
+            yield f"{case.get('name')}: {reason[1] if reason else 'no reason given'}"
+        elif cases := CASES.search(output):
+            yield f"{case.get('name')}: {cases[1]}"
+
+
+def allowed(path):
+    """The patterns that hold for this run."""
+    holds = {"anywhere": True, "without shared": not SHARED.is_dir(),
+             "without torch": os.environ.get("MEG_WITH_TORCH", "ON").upper() in ("OFF", "0", "NO", "FALSE")}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if line.strip() and not line.startswith("#"):
+            when, pattern, _ = (part.strip() for part in line.split(" | "))
+            if holds[when]:
+                yield re.compile(pattern)
+
+
+def main():
+    patterns = list(allowed(pathlib.Path(sys.argv[2]) if len(sys.argv) > 2 else ROOT / "tests/allowed_skips.txt"))
+    refused = [skip for skip in skips(sys.argv[1]) if not any(pattern.search(skip) for pattern in patterns)]
+    for skip in refused:
+        print(f"skipped, but not in tests/allowed_skips.txt: {skip}", file=sys.stderr)
+    return 1 if refused else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
