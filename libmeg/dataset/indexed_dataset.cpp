@@ -71,7 +71,7 @@ Result<IndexedDataset> IndexedDataset::open(const std::string& prefix, const Opt
   MEG_RETURN_IF_ERROR(dataset.format_ == IndexFormat::kTntidx ? dataset.open_tntidx(options)
                                                               : dataset.open_mmididx(options));
   dataset.item_size_ = dtype_size(dataset.dtype_);
-  // Some pages at both ends, which tell most files that were truncated or do not belong together.
+  // Some pages at both ends, which expose most files that were truncated or do not belong together.
   MEG_RETURN_IF_ERROR(dataset.check_ends());
   return dataset;
 }
@@ -91,7 +91,7 @@ Status IndexedDataset::open_mmididx(const Options& options) {
   dtype_ = *dtype;
   MEG_RETURN_IF_ERROR(map_arrays(header, options));
   MEG_ASSIGN_OR_RETURN(bin_, BinFile::open(prefix_ + ".bin", options.access));
-  // Decide after .bin is open: its size tells apart the two meanings of this code.
+  // Decide after .bin is open: its size decides between the two meanings of this code.
   if (header.dtype_code == kLegacyFloat64Code &&
       is_legacy_float64(arrays_.sequence_lengths, arrays_.sequence_pointers, bin_.size())) {
     dtype_ = DType::kFloat64;

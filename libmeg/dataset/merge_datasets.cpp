@@ -163,7 +163,7 @@ Result<Kind> kind_of(const std::vector<std::string>& prefixes, const MergeOption
     }
     first = first.empty() ? set.prefix() : first;
     if (!has_sequences) kind.multimodal = options.multimodal.value_or(set.multimodal());
-    // An empty dataset has no modes to tell by, so it neither decides nor contradicts.
+    // An empty dataset has no modes, so it neither decides nor contradicts.
     has_sequences = has_sequences || set.sequence_count() > 0;
     kind.bin_bytes += set.bin().size();
   }

@@ -23,7 +23,7 @@ static_assert(sizeof(DocumentPlace) == Provenance::kPlaceSize);
 
 Status publish_file(io::AtomicFile& file, const std::string& prefix) {
   // The pair is published by now. A file of places that was written for another index of the same
-  // name is told by this number and ignored.
+  // name is recognised by this number and ignored.
   MEG_ASSIGN_OR_RETURN(const io::MappedFile index, io::MappedFile::open(prefix + ".idx"));
   std::array<char, 4> checksum{};
   store_le(checksum.data(), io::crc32(index.bytes()));

@@ -63,7 +63,7 @@ void DatasetVerifier::check_bin_size(const IndexVerifier& index) {
                   .found = fmt::format("{} bytes", found)};
   const int64_t documents = index.filled_documents();
   // A defect of one revision that many datasets still carry: worth its own sentence, because the
-  // numbers alone do not tell it from a .bin that was not written to its end.
+  // numbers alone do not distinguish it from a .bin that was not written to its end.
   if (report_.format == IndexFormat::kMmididx && documents > 0 && expected >= 0 &&
       found - expected == documents * index.item_size()) {
     problem.likely_cause = fmt::format(

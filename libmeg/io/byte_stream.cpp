@@ -12,8 +12,8 @@
 #include "libmeg/io/internal/unpacked_stream.h"
 
 // Inputs may be pipes, which cannot be wound back and may stay silent for long. So the bytes that
-// tell the compression are read once and handed on by ResumedStream, and waiting is a poll() that
-// looks at `interrupted` between two turns. A regular file is always ready.
+// identify the compression are read once and handed on by ResumedStream, and waiting is a poll()
+// that looks at `interrupted` between two polls. A regular file is always ready.
 
 namespace meg::io {
 namespace {

@@ -36,7 +36,8 @@ Status expect_all(const Result<size_t>& moved, size_t count, const std::string& 
 
 /// Whatever it is, a folder excepted. O_NONBLOCK, as opening a pipe would wait for its writer, and
 /// what kind of file it is must be asked of the open file: between stat() and open() the path may
-/// change its meaning. A folder opens like a file and fails at the first read, so it is told here.
+/// change its meaning. A folder opens like a file and fails at the first read, so it is refused
+/// here.
 Result<FileDescriptor> open_at_once(const std::string& path, struct stat* info) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return errno_error(errno, path);

@@ -40,7 +40,8 @@ class UnpackedStream : public ByteStream {
     while (true) {
       // Unpackers take headers and checksums without giving bytes, and give bytes without taking
       // any, so a step that produced nothing is not the end. At the input's end they are asked on
-      // with no input until they give nothing more; then at_end tells a whole file from a cut one.
+      // with no input until they give nothing more; then at_end distinguishes a whole file from a
+      // cut one.
       if (rest_.empty() && !is_end_) MEG_RETURN_IF_ERROR(refill());
       Result<Unpacker::Step> step = unpacker_->unpack(rest_, into);
       if (!step.has_value()) return step.error().with_prefix(name_);

@@ -13,9 +13,9 @@ struct ForeignRow {
   std::string_view model;
 };
 
-// What tells most stands first: BERT's head shares names with T5's, and RETRO and multimodal models
-// have modules that are called as T5's. Parts of a decoder come last: any kind of model may have
-// them.
+// The most specific names stand first: BERT's head shares names with T5's, and RETRO and multimodal
+// models have modules that are called as T5's. Parts of a decoder come last: any kind of model may
+// have them.
 constexpr ForeignRow kForeignRows[] = {
     {R"((?:^|\.)(?:binary_head|pooler|tokentype_embeddings|lm_head\.(?:dense|layer_?norm|norm))\.)",
      "BERT"},

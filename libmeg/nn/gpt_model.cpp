@@ -223,8 +223,8 @@ GptModel::~GptModel() = default;
 
 Result<GptModel> GptModel::create(const model::GptConfig& config, const GptOptions& options,
                                   const ModelPart& part) {
-  // Check before anything is allocated: what is wrong with a command line should be told at once,
-  // not after minutes of drawing weights.
+  // Check before anything is allocated: what is wrong with a command line should be reported at
+  // once, not after minutes of drawing weights.
   MEG_RETURN_IF_ERROR(options.check(config));
   if (part.sizes.tensor_model_parallel_size != part.tensor_parallel.size()) {
     return make_error(StatusCode::kInvalidArgument,
@@ -319,8 +319,8 @@ Result<at::Tensor> GptModel::loss(const GptInput& input, const at::Tensor& label
     const TensorParallel& ranks = state_->part.tensor_parallel;
     const at::Tensor logits = state_->part_of_logits(input);
     if (ranks.size() == 1) return cross_entropy(logits, labels, state_->label_error);
-    // Each rank has a part of the vocabulary and cannot tell a label of another part from a bad
-    // one, so the whole range is checked here.
+    // Each rank has a part of the vocabulary and cannot distinguish a label of another part from a
+    // bad one, so the whole range is checked here.
     note_bad_labels(labels, logits.size(-1) * ranks.size(), state_->label_error);
     return vocab_parallel_cross_entropy(logits, labels, {}, ranks).losses;
   });

@@ -5,7 +5,8 @@
 #include <utility>
 
 // Wraps a group for the trace of a run. Only work that is waited for is reported: the interval in
-// which this rank could not continue is what the trace shows; when it was issued is told beside it.
+// which this rank could not continue is what the trace shows; the time of issue is logged beside
+// it.
 
 namespace meg::parallel {
 namespace {

@@ -17,8 +17,8 @@
 #include "libmeg/preprocess/sources/internal/text_source.h"
 
 // Reads the texts of inputs for visitors, one thread each, without order: counting words for a
-// tokenizer does not need it. What is told of errors is the same for any number of threads all the
-// same: reasons are kept with the number of their chunk, and the first chunk's one is reported.
+// tokenizer does not need it. Errors are nevertheless the same for any number of threads:
+// reasons are kept with the number of their chunk, and the first chunk's one is reported.
 
 namespace meg::preprocess {
 namespace {

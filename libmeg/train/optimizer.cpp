@@ -155,7 +155,7 @@ Result<Optimizer::Outcome> Optimizer::step(const Rates& rates) {
     const float inverse_scale = state.scaler == nullptr ? 1.0F : state.scaler->inv_scale();
     kernels::GradientStatistics found = state.statistics(inverse_scale);
     // Ask before the sum over ranks: afterwards every rank sees a sum that is not finite, and only
-    // this tells whose it was.
+    // this says whose it was.
     const bool found_here = found.found_inf();
     MEG_RETURN_IF_ERROR(state.over_ranks(found));
     if (checks_for_nan() && found.found_inf()) return state.refuse_not_finite(found_here);

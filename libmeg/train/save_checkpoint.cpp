@@ -166,7 +166,7 @@ Result<CheckpointSaver::Staging> CheckpointSaver::stage(
       std::filesystem::path(*options_.save) / checkpoint::iteration_folder_name(iteration);
   const bool is_first = ranks.mesh().rank() == 0;
   Staging staging;
-  // The name has the first rank's process id in it, so the others have to be told.
+  // The name has the first rank's process id in it, so the others need to receive it.
   MEG_RETURN_IF_ERROR(ranks.agree(is_first ? create(path, staging.folder) : Status()));
   MEG_ASSIGN_OR_RETURN(
       staging.path, ranks.of_first_rank(is_first ? staging.folder->staging_path() : std::string()));

@@ -28,7 +28,7 @@ constexpr uint64_t kSeedStep = 100;
 Status Trainer::State::begin_trace() {
   if (!options.trace_schedule.has_value()) return {};
   const auto check = [this] {
-    // Opening the file tells now whether it could be written at the end; nothing is left of it.
+    // Opening the file checks now whether it can be written at the end; nothing is left of it.
     return io::AtomicFile::create(*options.trace_schedule).status().with_prefix("`trace_schedule`");
   };
   MEG_RETURN_IF_ERROR(ranks.agree(ranks.mesh().rank() == 0 ? check() : Status()));

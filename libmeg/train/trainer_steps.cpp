@@ -6,7 +6,7 @@
 #include "libmeg/train/internal/trainer_state.h"
 
 // One iteration: the batch size that is due, forward and backward, the optimizer, then what is
-// counted and told of it. Mirrors Megatron-LM megatron/training/training.py: train_step,
+// counted and logged. Mirrors Megatron-LM megatron/training/training.py: train_step,
 // training_log and, for --iterations-to-skip, dummy_train_step.
 
 namespace meg::train {

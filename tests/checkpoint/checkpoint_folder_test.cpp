@@ -235,7 +235,7 @@ TEST_F(CheckpointFolderTest, LinkedFoldersAreFollowed) {
   EXPECT_EQ(find("elsewhere")->iteration, std::nullopt);
 }
 
-TEST_F(CheckpointFolderTest, FormatsAreTold) {
+TEST_F(CheckpointFolderTest, DistinguishesFormats) {
   add_file("split/mp_rank_00_000/model_rng.pt");
   add_file("split/mp_rank_00_000/optim.pt");
   EXPECT_EQ(find("split")->format, CheckpointFormat::kSplitMpRank);

@@ -35,7 +35,7 @@ std::vector<float> odd_floats(size_t count) {
   return values;
 }
 
-TEST(TensorStatistics, CountsWhatIsNotFiniteApart) {
+TEST(TensorStatistics, CountsNonFiniteElementsSeparately) {
   const auto found =
       tensor_statistics(DType::kFloat32, bytes_of<float>({3, kNan, -kInf, -4, 0, -0.0F, kInf}));
   EXPECT_EQ(found.elements, 7);

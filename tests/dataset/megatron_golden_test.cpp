@@ -169,7 +169,7 @@ TEST(MegatronGolden, RebuildsEveryBuilderCaseByteForByte) {
       const std::string prefix = folder.path(fmt::format("case{}", cases));
       ++cases;
       expect_documents(place(folder, pair), builder_case);
-      // Codes and item sizes that v2.6's builder writes only where it is told so are read alone.
+      // Codes and item sizes that v2.6's builder writes only on request are only read.
       if (builder_case.contains("note")) continue;
       build(prefix, format_of(pair), builder_case);
       EXPECT_EQ(read_file(prefix + ".bin"), read_file(pair.bin));

@@ -24,7 +24,7 @@ void say_between() {
   second->hand_over_to(*first);
 }
 
-TEST(FiberTest, GoesOnWhereItHandedOver) {
+TEST(FiberTest, ContinuesWhereItYielded) {
   Fiber a(say_twice), b(say_between);
   first = &a;
   second = &b;

@@ -130,7 +130,7 @@ TEST_F(Scoring, BatchesHoldEverySequenceOnceLongestFirst) {
   for (size_t i = 0; i < seen.size(); ++i) EXPECT_EQ(seen[i], i);
 }
 
-TEST_F(Scoring, AMicroBatchSizeCountsSequencesAndBatchesAreTold) {
+TEST_F(Scoring, AMicroBatchSizeCountsSequencesAndBatchesAreReported) {
   ScoringOptions options;
   options.vocab_size = kVocabSize;
   options.batch_sequences = 8;

@@ -196,7 +196,7 @@ std::map<int64_t, serving::GeneratedText> run(serving::GenerationEngine& engine)
   return texts;
 }
 
-TEST(BeamSearchTest, SearchesAndTextsGoOnTogetherAndDoNotChangeEachOther) {
+TEST(BeamSearchTest, SearchesAndTextsRunTogetherAndDoNotChangeEachOther) {
   nn::GptModel model = test::small_model(test::small_config());
   const LetterTokenizer tokenizer = LetterTokenizer::numbers(kTokens);
   const auto engine = std::move(*create_generation_engine(model, tokenizer, {.max_slots = 4}));

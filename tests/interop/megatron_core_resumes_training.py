@@ -63,7 +63,7 @@ def digest(tensor):
 
 
 def outline(value):
-    """A value as structure.json tells it."""
+    """A value as structure.json has it."""
     if isinstance(value, torch.Tensor):
         return f"<tensor {str(value.dtype).removeprefix('torch.')} {list(value.shape)}>"
     if isinstance(value, numpy.ndarray):

@@ -26,7 +26,7 @@ TEST(Crc32, IsThatOfZipFiles) {
   EXPECT_EQ(crc32(bytes_of("little")), 0x19e33d85u);
 }
 
-TEST(Crc32, GoesOnFromTheBytesBefore) {
+TEST(Crc32, ContinuesFromTheBytesBefore) {
   const auto bytes = random_bytes(1000);
   const std::span<const std::byte> all = bytes;
   for (const size_t cut : {0, 1, 63, 64, 500, 999, 1000}) {

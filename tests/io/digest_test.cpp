@@ -28,7 +28,7 @@ TEST(Digest, DoesNotDependOnThePieces) {
     EXPECT_EQ(digest_of(text, piece), digest_of(text, 5000));
 }
 
-TEST(Digest, GoesOnAfterItWasAskedAndMoved) {
+TEST(Digest, ContinuesAfterItWasReadAndMoved) {
   const std::string text = "half and half";
   Digest first;
   first.add(std::as_bytes(std::span(text).first(5)));

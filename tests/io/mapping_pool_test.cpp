@@ -76,7 +76,7 @@ TEST_F(MappingPoolTest, WhatIsPinnedStaysOpen) {
   EXPECT_EQ(open_, 2);
 }
 
-TEST_F(MappingPoolTest, WhatIsGoneIsForgotten) {
+TEST_F(MappingPoolTest, ForgetsDestroyedMappings) {
   make({.kept = 0, .in_turn = 100}, 3);
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(all_[i]->pin().has_value());
   EXPECT_EQ(open_, 3);

@@ -300,7 +300,7 @@ TEST_F(EpilogueProductTest, AddsToTheOutputInFp32) {
     algorithms_run.clear();
     EpilogueProduct product = prepare(epilogue, kRows, kColumns, kInner);
     product.adds = true;
-    product.type = FloatType::kBFloat16;  // as the library is told; the numbers here are fp32
+    product.type = FloatType::kBFloat16;  // as the library sees it; the numbers here are fp32
     ASSERT_TRUE(run(product, /*timed=*/true));
     EXPECT_EQ(algorithms_run, (std::vector<uint64_t>{0})) << "it ran more than once";
     EXPECT_EQ(last_result_type, CUDA_R_32F);

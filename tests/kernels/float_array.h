@@ -73,7 +73,7 @@ inline std::vector<float> normal_values(int64_t count, double width, unsigned se
   return values;
 }
 
-/// Bytes of `values`, for comparisons that tell every bit.
+/// Bytes of `values`, for comparisons of every bit.
 inline std::string bits_of(const std::vector<float>& values) {
   return std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
 }

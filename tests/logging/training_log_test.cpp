@@ -99,7 +99,7 @@ TEST(TrainingLog, OnlySkippedStepsCountAsNan) {
   EXPECT_THAT(line, Not(HasSubstr("lm loss")));
 }
 
-TEST(TrainingLog, EveryLineBeginsAnew) {
+TEST(TrainingLog, EveryLineStartsItsOwnSums) {
   TrainingLog log(megatron::newest_megatron_version());
   log.add({{"lm loss", 8.0F}}, false);
   log.add({{"lm loss", 8.0F}}, true);

@@ -43,7 +43,7 @@ TEST(PythonNumberTest, RefusesWhatIntRefuses) {
   }
 }
 
-TEST(PythonNumberTest, TellsWhatIsBeyond64Bits) {
+TEST(PythonNumberTest, DetectsNumbersBeyond64Bits) {
   for (const char* text : {"9223372036854775808", "-9_223_372_036_854_775_809"}) {
     EXPECT_EQ(python_int(text).status().code(), StatusCode::kOutOfRange) << text;
   }

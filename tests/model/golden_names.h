@@ -44,7 +44,7 @@ inline model::NameFamily expected_family(const std::string& name) {
   return is_mcore ? model::NameFamily::kMcoreLocal : model::NameFamily::kLegacy;
 }
 
-/// A case of the same model and sizes whose structure.json tells args, for cases where it does not.
+/// A case of the same model and sizes whose structure.json has args, for cases without.
 inline std::string case_with_args(const std::string& name) {
   const std::map<std::string, std::string> others = {
       {"gpt_tp1pp1_bf16_distopt_dp2", "gpt_tp1pp1_fp32"},

@@ -93,7 +93,7 @@ TEST(GptConfig, QueryGroupsCountOnlyWithGroupQueryAttention) {
             (12 + 8) * 128);
 }
 
-TEST(GptConfig, RotaryPositionsAreToldByEitherFlag) {
+TEST(GptConfig, EitherFlagMeansRotaryPositions) {
   EXPECT_EQ(config_of(with({{"position_embedding_type", "rope"}}))->position_embedding_type,
             "rope");
   EXPECT_EQ(config_of(with({{"use_rotary_position_embeddings", true}}))->position_embedding_type,

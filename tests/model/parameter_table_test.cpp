@@ -174,7 +174,7 @@ TEST_F(ParameterTableTest, OtherExpertsAreRecognisedAsSuch) {
   EXPECT_TRUE(state->is_extra_state);
 }
 
-TEST_F(ParameterTableTest, ExtraStateIsToldFromParameters) {
+TEST_F(ParameterTableTest, DistinguishesExtraStateFromParameters) {
   const struct {
     const char* name;
     const char* canonical;

@@ -83,7 +83,7 @@ TEST(RecomputeTest, ASegmentThatThrowsWhenRunAgainLeavesTheGeneratorsWhereTheyWe
   EXPECT_EQ(random->save()->data_parallel, before->data_parallel);
 }
 
-TEST(RecomputeTest, DropoutWithoutRecomputationDropsAnew) {
+TEST(RecomputeTest, DropoutWithoutRecomputationDiffersInEachPass) {
   GptModel model = small_model(small_config(), dropping());
   const std::vector<at::Tensor> first = gradients_of(model);
   const std::vector<at::Tensor> second = gradients_of(model);

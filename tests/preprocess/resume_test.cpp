@@ -139,7 +139,7 @@ class ResumeTest : public testing::Test {
   PreprocessSummary summary_;
 };
 
-TEST_F(ResumeTest, GoesOnWithTheSameBytesAfterEveryKill) {
+TEST_F(ResumeTest, ContinuesWithTheSameBytesAfterEveryKill) {
   std::mt19937 random(1);
   int kills = 0;
   while (kills < 200) {
@@ -152,7 +152,7 @@ TEST_F(ResumeTest, GoesOnWithTheSameBytesAfterEveryKill) {
   }
 }
 
-TEST_F(ResumeTest, GoesOnAndDoesNotStartOver) {
+TEST_F(ResumeTest, ContinuesAndDoesNotStartOver) {
   // Lines have three texts, the array's elements one; a chunk has fewer than 100.
   const int64_t texts = 3 * (summary_.documents - 200) + 200;
   ASSERT_TRUE(killed_at(1200));
@@ -170,7 +170,7 @@ TEST_F(ResumeTest, DoesNothingWhereAllWasDone) {
   EXPECT_EQ(fs::last_write_time(folder_.path("out/set_text_document.bin")), written);
 }
 
-TEST_F(ResumeTest, PublishesWhatIsLeftToPublish) {
+TEST_F(ResumeTest, PublishesTheRemainingOutputs) {
   expect_whole();
   for (const char* moved : {"set_text_document.idx", "set_other_document.idx",
                             "set_other_document.bin", "set_text_document.bin"}) {
@@ -292,7 +292,7 @@ TEST_F(ResumeTest, KeepsAnUnfinishedRunFromARunThatDoesNotResume) {
   EXPECT_FALSE(fs::exists(fs::path(journal()).parent_path()));
 }
 
-TEST_F(ResumeTest, GoesOnAfterABadLineWasTakenOut) {
+TEST_F(ResumeTest, ContinuesAfterABadLineWasRemoved) {
   options_.on_error = OnError::kFail;
   EXPECT_THAT(error(), HasSubstr("a.jsonl: line"));
   const std::string first = error();

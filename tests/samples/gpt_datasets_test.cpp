@@ -227,7 +227,7 @@ TEST(GptDatasets, RefuseABlendOfWhichSomeLackASplit) {
                 "has, found none");
 }
 
-TEST(GptDatasets, GoThroughAShortDatasetAsOftenAsSamplesAreAsked) {
+TEST(GptDatasets, RepeatAShortDatasetUntilAllSamplesAreDrawn) {
   const TempFolder folder;
   const std::string prefix = make_dataset(folder, "data", {10});
   GptDataConfig config = config_of(folder, {.prefixes = {prefix}, .weights = {}});

@@ -55,7 +55,7 @@ TEST(GptSample, ThePadIsAlsoTheEndOfDocument) {
   EXPECT_THAT(sample.position_ids, ElementsAre(0, 1, 0));
 }
 
-TEST(GptSample, PositionsStartAnewAfterEachEndOfDocument) {
+TEST(GptSample, PositionsRestartAfterEachEndOfDocument) {
   const Filled sample = fill({0, 0, 5, 6, 0, 7, 8}, {.reset_position_ids = true});
   EXPECT_THAT(sample.position_ids, ElementsAre(0, 0, 0, 1, 2, 0));
 }

@@ -45,7 +45,7 @@ TEST(GradScaler, AWindowWithAFractionNeverGrows) {
   EXPECT_EQ(scaler->scale(), 2.0F);
 }
 
-TEST(GradScaler, AStateGoesOnWhereItWas) {
+TEST(GradScaler, AStateContinuesWhereItWas) {
   const DynamicGradScaler::Options options{.initial_scale = 1024, .growth_interval = 4};
   const auto first = dynamic(options);
   for (const bool found_inf : {true, true, true, false, false}) first->update(found_inf);

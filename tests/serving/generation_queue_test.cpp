@@ -41,7 +41,7 @@ Result<GenerationOutcome> run(GenerationQueue& queue, GenerationJob job) {
   return outcome_of(*ticket);
 }
 
-TEST(GenerationQueueTest, TextsComeBackInTheOrderAskedFor) {
+TEST(GenerationQueueTest, ReturnsTextsInTheOrderOfRequests) {
   StandInOptions options;
   options.slots = 2;
   const auto queue = queue_of(options);
@@ -137,7 +137,7 @@ TEST(GenerationQueueTest, ABeamSearchGivesItsBeams) {
   EXPECT_EQ(outcome->front().beams[1].tokens, (std::vector<int32_t>{5, 6, 1, 1, 1}));
 }
 
-TEST(GenerationQueueTest, TextsGoOnBesideBeamSearchesThatRunAndWait) {
+TEST(GenerationQueueTest, TextsContinueBesideBeamSearchesThatRunAndWait) {
   StandInOptions options;
   options.slots = 1;
   options.step_microseconds = 1000;

@@ -155,7 +155,7 @@ TEST(HttpRequestTest, WrongChunksAreRefused) {
   }
 }
 
-TEST(HttpRequestTest, AClientThatWaitsForItIsToldToGoOn) {
+TEST(HttpRequestTest, AClientThatWaitsForItGetsContinue) {
   test::SentBytes sent(
       "PUT / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\na");
   ClientConnection connection = sent.accept();

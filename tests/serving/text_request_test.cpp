@@ -24,7 +24,7 @@ std::string error_of(const std::string& body, const RequestRules& rules = {}) {
   return request.error().message();
 }
 
-TEST(TextRequestTest, WhatIsNotSaidIsMegatronsDefault) {
+TEST(TextRequestTest, MissingFieldsHaveMegatronsDefaults) {
   const TextRequest request = read(R"({"prompts": ["Hello"]})");
   EXPECT_THAT(request.prompts, testing::ElementsAre("Hello"));
   EXPECT_EQ(request.tokens_to_generate, 64);

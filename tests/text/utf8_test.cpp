@@ -40,24 +40,24 @@ TEST(Utf8, ReplacesLikePython) {
   for (const auto& [bytes, text] : cases) EXPECT_EQ(replaced(bytes), text);
 }
 
-constexpr std::array<unsigned char, 24> kTellingBytes = {
-    0x41, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0, 0xC1, 0xC2, 0xDF,
-    0xE0, 0xE1, 0xEC, 0xED, 0xEE, 0xEF, 0xF0, 0xF1, 0xF3, 0xF4, 0xF5, 0xFF};
+constexpr std::array<unsigned char, 24> kLimits = {0x41, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF,
+                                                   0xC0, 0xC1, 0xC2, 0xDF, 0xE0, 0xE1, 0xEC, 0xED,
+                                                   0xEE, 0xEF, 0xF0, 0xF1, 0xF3, 0xF4, 0xF5, 0xFF};
 
-/// The number-th string of `size` telling bytes, in lexical order.
+/// The number-th string of `size` bytes at the limits of the rules, in lexical order.
 std::string telling_string(size_t number, size_t size) {
   std::string bytes(size, '\0');
-  for (size_t at = size; at-- > 0; number /= kTellingBytes.size()) {
-    bytes[at] = static_cast<char>(kTellingBytes[number % kTellingBytes.size()]);
+  for (size_t at = size; at-- > 0; number /= kLimits.size()) {
+    bytes[at] = static_cast<char>(kLimits[number % kLimits.size()]);
   }
   return bytes;
 }
 
-TEST(Utf8, ReplacesEveryMixOfTellingBytesLikePython) {
+TEST(Utf8, ReplacesEveryMixOfLimitsLikePython) {
   uint64_t digest = 0xCBF29CE484222325;
   size_t strings = 1;
   for (size_t size = 1; size <= 4; ++size) {
-    strings *= kTellingBytes.size();
+    strings *= kLimits.size();
     for (size_t number = 0; number < strings; ++number) {
       for (const char byte : replaced(telling_string(number, size)) + "\n") {
         digest = (digest ^ static_cast<unsigned char>(byte)) * 0x100000001B3;
@@ -97,7 +97,7 @@ TEST(Utf8, FindsWhatTheDecoderFindsInEveryMix) {
   const std::string before(70, 'x');  // more than what is looked at in one step
   size_t strings = 1;
   for (size_t size = 1; size <= 4; ++size) {
-    strings *= kTellingBytes.size();
+    strings *= kLimits.size();
     for (size_t number = 0; number < strings; number += 1 + number % 5) {
       const std::string bytes = telling_string(number, size);
       ASSERT_EQ(find_invalid_utf8(before + bytes) == std::string::npos, replaced(bytes) == bytes);

@@ -54,7 +54,7 @@ TEST(AddedTokens, AreFoundInWhitespaceThatTheTokenBeforeTakes) {
   EXPECT_THAT(ids_of(greedy, "x\n  a"), ElementsAre(3, 1));
 }
 
-TEST(AddedTokens, OfSingleWordsStandBesideNoWordCharacterOfUnicode) {
+TEST(AddedTokens, SingleWordsMatchOnlyBetweenNonWordCharacters) {
   const Json file = words({{{"id", 3}, {"content", "Word"}, {"single_word", true}}});
   EXPECT_THAT(ids_of(file, "Word\u00bd"), ElementsAre(3, 0));  // one half is no \w
   EXPECT_THAT(ids_of(file, "\u00b2Word"), ElementsAre(0, 3));
@@ -78,7 +78,7 @@ TEST(AddedTokens, ThatAreSpecialAndSplitStillHideWhatOverlapsThem) {
   EXPECT_NE((*open(file))->identity(), (*open(file, splits))->identity());
 }
 
-TEST(AddedTokens, OfNormalizedTextAreDecodedAsNormalized) {
+TEST(AddedTokens, NormalizedOnesAreDecodedAsNormalized) {
   const Json file = words({{{"id", 3}, {"content", "Server"}, {"normalized", true}}},
                           {{"normalizer", {{"type", "Lowercase"}}}});
   EXPECT_THAT(ids_of(file, "a SERVER b"), ElementsAre(1, 3, 2));
@@ -97,7 +97,7 @@ TEST(AddedTokens, ThatTheNormalizerMakesNothingOrOneOfAreRefused) {
               HasSubstr("added token \"x\": the normalizer makes the same text as of another"));
 }
 
-TEST(Metaspace, OfTheFirstWordAloneLooksAtTheTextBeforeItWasNormalized) {
+TEST(Metaspace, FirstLooksAtTheTextBeforeItWasNormalized) {
   const auto first = [](const Json& normalizer, std::string_view text) {
     Json file = words(Json::array(),
                       {{"normalizer", normalizer},

@@ -95,7 +95,7 @@ TEST(TokenizerIdentity, LeavesOutWhatStandsAroundAText) {
   EXPECT_EQ(identity_of(file), identity_of(gpt2_json()));
 }
 
-TEST(TokenizerIdentity, OfWordModelsIsThatOfTheirPieces) {
+TEST(TokenizerIdentity, DependsOnThePiecesOfWordModels) {
   const auto unigram = [](double score) {
     return Json{
         {"model",

@@ -66,7 +66,7 @@ TEST_F(CommandLineTest, TakesBothSpellingsAndUniquePrefixes) {
   EXPECT_THAT(sorted({"--layer", "1"}), ElementsAre("--layernorm-epsilon=1"));
 }
 
-TEST_F(CommandLineTest, APrefixNeverMeansWhatIsPassedOver) {
+TEST_F(CommandLineTest, APrefixNeverMeansAnIgnoredFlag) {
   EXPECT_THAT(sorted({"--l", "1"}), ElementsAre("error: ambiguous flag --l: could be --lr, "
                                                 "--layernorm-epsilon, --lists"));
   EXPECT_THAT(sorted({"--le", "1"}),

@@ -116,7 +116,7 @@ TEST_F(FlagsTest, TakesValueBehindEqualsSign) {
   EXPECT_EQ(vocab_file_, "");
 }
 
-TEST_F(FlagsTest, ListGoesOnBehindEqualsSignWithoutPositionals) {
+TEST_F(FlagsTest, ListContinuesAfterEqualsSignWithoutPositionals) {
   EXPECT_EQ(parse({"--input=a", "b"}), std::nullopt);
   EXPECT_THAT(input_, ElementsAre("a", "b"));
 }

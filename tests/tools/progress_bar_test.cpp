@@ -75,7 +75,7 @@ TEST(ProgressBarTest, FinishClearsTheLineOnce) {
   EXPECT_EQ(stage.taken(), "");
 }
 
-TEST(ProgressBarTest, CallbackLetsTheWorkGoOn) {
+TEST(ProgressBarTest, CallbackLetsTheWorkContinue) {
   Stage stage(false);
   EXPECT_TRUE(stage.bar.callback()({.documents = 1000, .bytes = 1}));
   EXPECT_THAT(stage.taken(), HasSubstr("Processed 1000 documents"));

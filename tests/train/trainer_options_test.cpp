@@ -255,7 +255,7 @@ TEST(TrainerOptionsTest, ParamsNormIsThatOfAllParameters) {
     nn::GptModel model = test::small_model(test::small_config(), options);
     auto optimizer = Optimizer::create(model, nullptr, {});
     ASSERT_TRUE(optimizer.has_value());
-    // Masters that are not the weights' values tell which of them is meant.
+    // Masters that are not the weights' values show which of them is meant.
     const auto states = (*optimizer)->states();
     ASSERT_TRUE(states.has_value());
     if (type != at::kFloat) (*states)[0].master.mul_(2);
@@ -281,7 +281,7 @@ TEST(TrainerOptionsTest, LogsTheParamsNormBehindEveryStep) {
 
 TEST(TrainerOptionsTest, SkippedIterationsReadTheirBatchAndDoNothingElse) {
   TrainerOptions options = small_options(5);
-  options.schedule.lr = 0;  // The weights stay, so that a loss tells which batch it is of.
+  options.schedule.lr = 0;  // The weights stay, so that a loss identifies its batch.
   options.schedule.lr_decay_style = schedule::LrDecayStyle::kLinear;
   const FinishedRun plain = run(options);
   options.iterations_to_skip = {1, 2, 7};
@@ -321,7 +321,7 @@ std::string saved_in(const TempFolder& folder) {
   return folder.path();
 }
 
-TEST(TrainerOptionsTest, RatesThatOverrideTheCheckpointsAreSaid) {
+TEST(TrainerOptionsTest, ReportsRatesThatOverrideTheCheckpoints) {
   const TempFolder folder;
   TrainerOptions options = small_options(4);
   options.checkpoints.load = saved_in(folder);
@@ -338,7 +338,7 @@ TEST(TrainerOptionsTest, RatesThatOverrideTheCheckpointsAreSaid) {
   EXPECT_EQ(more.steps[0].lr, 0.02);
 }
 
-TEST(TrainerOptionsTest, AScheduleThatIsNotLoadedIsSaid) {
+TEST(TrainerOptionsTest, ReportsAScheduleThatIsNotLoaded) {
   const TempFolder folder;
   TrainerOptions options = small_options(4);
   options.checkpoints.load = saved_in(folder);

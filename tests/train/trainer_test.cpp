@@ -71,7 +71,7 @@ TEST(Trainer, StopsAtNonFiniteGradientsBeforeTheyAreApplied) {
   }
 }
 
-TEST(Trainer, GoesOnWithNonFiniteGradientsOnlyWhereItIsTold) {
+TEST(Trainer, ContinuesWithNonFiniteGradientsOnlyOnRequest) {
   auto options = small_run();
   options.optimizer.check_for_nan_in_loss_and_grad = false;
   SmallTrainer run(options);

@@ -17,7 +17,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-/// Does when it is waited for what it is told to.
+/// Runs its function when it is waited for.
 struct FakeGather : parallel::Work {
   explicit FakeGather(std::function<Status()> told) : work(std::move(told)) {}
 
@@ -101,7 +101,7 @@ TEST(WeightGathers, ALayerIsWaitedForWhenThoseBeforeItAreComputed) {
   options.hidden_dropout = 0.1;
   nn::GptModel model = test::small_model(test::small_config(), options);
   const FlatLayout layout = layout_of(model);
-  // Each layer draws its dropout, so that states tell how far a pass has come.
+  // Each layer draws its dropout, so that states show how far a pass has come.
   std::vector<at::Tensor> states;
   std::vector<int64_t> parameters_at_once;
   WeightGathers gathers(model, layout);

@@ -10,7 +10,7 @@ namespace meg::tools {
 
 /// What a program does with a trained model.
 struct ModelRun {
-  /// Runs on the first rank. The library functions that it calls are told the ranks.
+  /// Runs on the first rank. The library functions that it calls receive the ranks.
   std::function<Status(app::LoadedModel&, const parallel::ParallelState&)> lead;
   /// Runs on the others, each with its part of the model, until the first one is done.
   std::function<Status(nn::GptModel&, const parallel::ParallelState&)> follow;

@@ -16,7 +16,7 @@ void wait_passively(char* const* argv) {
   // wait.
   const char* const threads = std::getenv("OMP_NUM_THREADS");
   if (threads != nullptr && std::string_view(threads) == "1") return;
-  // It also tells the second start of the program that this has been done.
+  // The variable also marks that the program has been restarted.
   ::setenv("OMP_WAIT_POLICY", "passive", /*overwrite=*/1);
   // /proc/self/exe rather than argv[0]: the path may be relative to another folder, or be found
   // through PATH.

@@ -10,7 +10,7 @@
 
 namespace meg::tools {
 
-/// What the program generate is told.
+/// The flags of the program generate.
 struct GenerateFlags {
   InferenceFlags inference;
 

@@ -56,7 +56,7 @@ std::vector<std::string> pretrain_fields() {
 }
 
 /// A first run may load where it saves: then flags alone say what the model is, as in Megatron,
-/// which the trainer's warning tells. Where they do not, --load is more likely to be wrong.
+/// as the trainer's warning says. Where they do not, --load is more likely to be wrong.
 bool begins_anew(const megatron::ArgumentValues& args, const Status& taken) {
   if (taken.code() != StatusCode::kNotFound || args.given("ckpt_step") ||
       args.given("exit_on_missing_checkpoint")) {

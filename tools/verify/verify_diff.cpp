@@ -156,8 +156,8 @@ int verify_diff_main(int argc, const char* const* argv) {
   const Result<checkpoint::MegatronCheckpoint> b = open(b_path, *open_options);
   if (!b.has_value()) return fail(no_checkpoint(b_path, b.error()));
   ProgressBar bar(0);
-  // The opener is told, too: an optimizer that cannot be read must not hinder a comparison without
-  // it.
+  // The opener needs to know, too: an optimizer that cannot be read must not hinder a comparison
+  // without it.
   options.compare_optimizer = !no_optim;
   options.workers = static_cast<int>(workers);
   options.progress = bar.callback();

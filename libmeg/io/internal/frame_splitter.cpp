@@ -8,7 +8,7 @@ namespace {
 
 using Kind = Frame::Kind;
 
-/// The longest header, which tells the size of the content.
+/// The longest header, which has the size of the content.
 constexpr size_t kZstdHeaderBytes = 18;
 
 Frame zstd_frame(std::span<const std::byte> bytes) {

@@ -18,7 +18,7 @@ struct Frame {
     kNone,     ///< Its end is only known after decompression, or it is large.
     kWhole,    ///< It is there.
     kFraming,  ///< Bytes between frames, already checked, which decompress to nothing.
-    kMore,     ///< More bytes are needed to tell.
+    kMore,     ///< More bytes are needed to decide.
   };
 
   Kind kind = Kind::kNone;

@@ -22,7 +22,7 @@ Status xz_error(lzma_ret code);
 class XzContainer {
  public:
   enum class Part {
-    kMore,     ///< More bytes are needed to tell.
+    kMore,     ///< More bytes are needed to decide.
     kFraming,  ///< No block.
     kBlock,    ///< A block, whose header is there.
   };

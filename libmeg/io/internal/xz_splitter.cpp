@@ -40,7 +40,7 @@ class XzSplitter : public FrameSplitter {
  public:
   Frame next(std::span<const std::byte> bytes) override {
     const Result<XzContainer::Step> step = container_.next(bytes);
-    // What is wrong is told by who decompresses the rest.
+    // Whoever decompresses the rest reports what is wrong.
     if (!step.has_value()) return {};
     if (step->part == XzContainer::Part::kMore) return {.kind = Frame::Kind::kMore};
     if (step->part == XzContainer::Part::kBlock) return next_block(bytes);

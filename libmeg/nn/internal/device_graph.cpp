@@ -95,7 +95,8 @@ class RecordedGraph : public DeviceGraph {
 }  // namespace
 
 std::shared_ptr<DeviceGraph::Memory> DeviceGraph::create_memory(at::Device device) {
-  // So told, LibTorch gives memory back as soon as a tensor is gone, which a graph still uses.
+  // With this variable, LibTorch gives memory back as soon as a tensor is gone, which a graph still
+  // uses.
   if (std::getenv("PYTORCH_NO_CUDA_MEMORY_CACHING") != nullptr) return nullptr;
   // LibTorch's allocator wants the number that "cuda" stands for.
   const c10::impl::VirtualGuardImpl guard(device.type());

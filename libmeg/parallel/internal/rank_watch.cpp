@@ -38,7 +38,7 @@ RankWatch::RankWatch(c10::intrusive_ptr<c10d::Store> store,
   watcher_ = std::thread([this] { look_around(); });
 }
 
-// The listener cannot be told to stop: its receive is aborted.
+// The listener cannot be stopped: its receive is aborted.
 RankWatch::~RankWatch() {
   stop();
   farewell_->abort();

@@ -202,7 +202,7 @@ Result<std::shared_ptr<ProcessGroup>> Rendezvous::group(
   std::shared_ptr<ProcessGroup> group;
   const Status joined = libtorch::torch_guard([&] {
     const auto store =
-        // Groups of one name are told apart by their first rank: each rank is in one of them.
+        // Groups of one name are distinguished by their first rank: each rank is in one of them.
         c10::make_intrusive<c10d::PrefixStore>(fmt::format("{}/{}", name, ranks.front()), store_);
     std::shared_ptr<NcclTransport> nccl;
     if (watch_ != nullptr) {

@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What tells that two paths are one file, however they are spelled.
+/// Identifies a file, however its path is spelled.
 using FileId = std::pair<dev_t, ino_t>;
 
 std::optional<FileId> file_id(const fs::path& path) {

@@ -136,7 +136,7 @@ Status OrderedWriter::take_checkpoint(const TokenizedChunk& result) {
 }
 
 // Whether all up to the checkpoint's chunk is written now, so that the caller is to save it.
-// Exactly one caller is told so.
+// Exactly one caller gets this answer.
 bool OrderedWriter::note_written(int64_t number) {
   const std::lock_guard lock(mutex_);
   unwritten_.erase(number);

@@ -161,7 +161,7 @@ Status ResumeJournal::describe_inputs(const PreprocessOptions& options) {
     if (!extent.has_value()) {
       return make_error(StatusCode::kUnsupported, "`resume`: {}: expected a regular file", path);
     }
-    // Size and time of change, or a store's ETag: tells a file that was changed since, without
+    // Size and time of change, or a store's ETag: shows that a file was changed since, without
     // reading it.
     MEG_ASSIGN_OR_RETURN(std::string identity, file->identity());
     add("input " + one_line(path), std::move(identity));

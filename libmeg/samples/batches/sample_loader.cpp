@@ -147,7 +147,7 @@ class ThreadedLoader : public SampleLoader {
 Status ThreadedLoader::start(int threads) {
   try {
     for (int i = 0; i < threads; ++i) {
-      // Allocated here, where a failure still has a caller to be told to.
+      // Allocated here, where a failure can still be returned to a caller.
       std::vector<int64_t> text(static_cast<size_t>(dataset_.text_length()));
       threads_.emplace_back([this, text = std::move(text)]() mutable { run(text); });
     }

@@ -24,7 +24,7 @@ constexpr int64_t kMaxWritten = 32;
 constexpr int64_t kDescriptorShare = 4, kDescriptorsOfOne = 5;
 constexpr int64_t kMaxBytes = int64_t{64} << 20;
 
-/// An error of writing, told by the folder; others stay as they are.
+/// An error of writing, with the folder's name; others stay as they are.
 Status unwritable(const GptIndexCacheFiles& files, const Status& error,
                   const std::string& unusable) {
   if (error.code() != StatusCode::kIoError && error.code() != StatusCode::kNotFound) return error;

@@ -14,8 +14,8 @@ namespace meg::train {
 namespace {
 
 constexpr std::string_view kModelParallel = "model-parallel-rng";
-// Seed and offset of a Philox generator, 8 bytes each. A CPU's Mersenne Twister takes thousands, so
-// the size tells them apart.
+// Seed and offset of a Philox generator, 8 bytes each. A CPU's Mersenne Twister takes thousands:
+// the size identifies the generator.
 constexpr size_t kCudaStateBytes = 16;
 
 /// The state of this name in a tracker; nullptr where there is none.

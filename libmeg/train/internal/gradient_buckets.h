@@ -16,7 +16,7 @@ namespace meg::train {
 
 /// Divides `parameters` into buckets and returns the end of each: counted from the last parameter,
 /// in the order in which backward passes reach them, a bucket ends once it has `bucket_size`
-/// elements. is_alone: tells which parameters get a bucket of their own. Mirrors Megatron-LM
+/// elements. is_alone: whether a parameter gets a bucket of its own. Mirrors Megatron-LM
 /// megatron/core/distributed/param_and_grad_buffer.py: _ParamAndGradBuffer.
 std::vector<size_t> bucket_ends(std::span<const nn::GptParameter> parameters, int64_t bucket_size,
                                 const std::function<bool(const nn::GptParameter&)>& is_alone);

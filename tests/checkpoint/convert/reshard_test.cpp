@@ -74,7 +74,7 @@ TEST(Reshard, RefusesAVocabularyLargerThanTheTable) {
   EXPECT_THAT(plan_error(kSmall, options), HasSubstr("at most the 80 rows"));
 }
 
-TEST(Reshard, AsksForTheFileOfTheDistributedOptimizerUnlessItIsLeftOut) {
+TEST(Reshard, NeedsTheFileOfTheDistributedOptimizerUnlessItIsLeftOut) {
   MEG_REQUIRE_SHARED("oracle/checkpoints/gpt_tp1pp1_bf16_distopt_dp2");
   const test::TempFolder folder;
   const std::string load = folder.path("load");

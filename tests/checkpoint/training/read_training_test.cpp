@@ -102,7 +102,7 @@ TEST(ReadTrainingState, TakesAReleaseAsIterationZeroWithoutOptimizer) {
   EXPECT_FALSE(state->optimizer || state->opt_param_scheduler || state->rng);
 }
 
-TEST(ReadTrainingState, NamesTheFlagThatDoesWithoutWhatIsAbsent) {
+TEST(ReadTrainingState, NamesTheFlagThatSkipsWhatIsAbsent) {
   MEG_REQUIRE_SHARED("oracle/training");
   const auto without_optimizer =
       read_training_state(test::open_or_fail(oracle("training/mcore_gpt_fp32/final")));

@@ -31,7 +31,7 @@ TorchFile file_with(const test::TempFolder& folder, const Add& add) {
 
 RngState seeded() { return seeded_rng_state(7, 0, 0, model::NameFamily::kMcoreLocal); }
 
-TEST(RngTree, ComesBackWithNormalNumbersInHandAndGeneratorsOfTheCpu) {
+TEST(RngTree, KeepsPendingNormalNumbersAndGeneratorsOfTheCpu) {
   test::TempFolder folder;
   RngState state = seeded();
   state.python_random.position = 17;

@@ -53,7 +53,7 @@ void expect_equal_tensors(const TrainingState& a, const TrainingState& b) {
 class EveryForm
     : public ::testing::TestWithParam<std::tuple<DType, model::NameFamily, CheckpointFormat>> {};
 
-TEST_P(EveryForm, ComesBackToTheBit) {
+TEST_P(EveryForm, IsReadBackToTheBit) {
   const auto [dtype, names, format] = GetParam();
   test::TempFolder folder;
   TrainingState state = test::made_state(dtype);

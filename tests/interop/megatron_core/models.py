@@ -29,7 +29,7 @@ def lead_tensors_to_the_cpu():
 
 
 def call_types_cuda():
-    """megatron-core's distributed optimizer tells parameters by the names of their CUDA types."""
+    """megatron-core's distributed optimizer recognises parameters by the names of their CUDA types."""
     original = torch.Tensor.type
     torch.Tensor.type = lambda self, *arguments, **options: (
         original(self, *arguments, **options) if arguments or options

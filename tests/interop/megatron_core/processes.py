@@ -21,14 +21,14 @@ SECONDS = 300  # many times what any of them takes
 
 
 def end_all_of(process):
-    """Each Python among them tells where it stands."""
+    """Each Python among them prints where it stands."""
     os.killpg(process.pid, signal.SIGABRT)
     time.sleep(2)
     os.killpg(process.pid, signal.SIGKILL)
 
 
 def run_package(words, seconds=SECONDS, **options):
-    """What subprocess.run tells of `words`. After `seconds` each of its processes tells where it stands and ends."""
+    """What subprocess.run returns for `words`. After `seconds` each of its processes prints where it stands and ends."""
     options["env"] = {**options.get("env", os.environ), "PYTHONFAULTHANDLER": "1"}
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                start_new_session=True, **options)

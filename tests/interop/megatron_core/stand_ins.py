@@ -29,7 +29,7 @@ def stand_in(module, name):
 
 
 def safe_globals():
-    """What weights_only=True must be told of: args, enums, and numpy's part of the random state."""
+    """What weights_only=True must be allowed to load: args, enums, and numpy's part of the random state."""
     multiarray = numpy._core.multiarray
     return [argparse.Namespace, numpy.ndarray, numpy.dtype, numpy.dtypes.UInt32DType,
             (multiarray._reconstruct, "numpy.core.multiarray._reconstruct"),

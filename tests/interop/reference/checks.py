@@ -23,7 +23,7 @@ ABSENT = object()
 
 
 class Target:
-    """A wanted layout: what checkpoint_util is told, in the tests' words."""
+    """A wanted layout: the flags of checkpoint_util, in the tests' words."""
 
     def __init__(self, tp, pp, vpp=1, names=None, dtype=None, true_vocab=None, no_optim=False):
         self.tp, self.pp, self.vpp = tp, pp, vpp

@@ -36,7 +36,7 @@ TEST(SingleSampler, AnIncompleteLastBatchIsDropped) {
   EXPECT_TRUE(batches_of({.total_samples = 3, .micro_batch_size = 4}).empty());
 }
 
-TEST(SingleSampler, GoesOnAfterAnyNumberOfConsumedSamples) {
+TEST(SingleSampler, ContinuesAfterAnyNumberOfConsumedSamples) {
   EXPECT_EQ(batches_of({.total_samples = 10,
                         .consumed_samples = 3,
                         .micro_batch_size = 1,
@@ -78,7 +78,7 @@ TEST(CyclicSampler, ShardingShufflesEachRanksPartInEachEpoch) {
   EXPECT_EQ(batches_of(options, 6), (Batches{{4, 5}, {7, 6}, {5, 7}, {6, 4}, {4, 5}, {7, 6}}));
 }
 
-TEST(CyclicSampler, GoesOnWithinAnEpoch) {
+TEST(CyclicSampler, ContinuesWithinAnEpoch) {
   BatchSampler::Options options{.type = DataloaderType::kCyclic,
                                 .total_samples = 11,
                                 .micro_batch_size = 2,

@@ -71,7 +71,7 @@ TEST(SampleLoader, GivesTheSamplersOrderWhateverTheThreads) {
   }
 }
 
-TEST(SampleLoader, GoesOnAfterTheConsumedSamples) {
+TEST(SampleLoader, ContinuesAfterTheConsumedSamples) {
   const MadeUpDataset dataset(20, kLength + 1);
   for (const Ways ways : kWays) {
     EXPECT_EQ(read_all(*loader(dataset, ways.threads, ways.ahead, 15)),
@@ -134,7 +134,7 @@ TEST(SampleLoader, CanBeLeftAtAnyMoment) {
   }
 }
 
-TEST(SampleLoader, ShuffledEpochsGoOnWithoutEnd) {
+TEST(SampleLoader, ShuffledEpochsNeverEnd) {
   const MadeUpDataset dataset(10, kLength + 1);
   const BatchSampler::Options cyclic{
       .type = DataloaderType::kCyclic, .total_samples = 10, .micro_batch_size = 2};

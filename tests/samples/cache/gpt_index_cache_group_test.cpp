@@ -1,5 +1,5 @@
-// Caches that are brought to the device together: in which order, and which files remain where that ends
-// early. fsync and rename of this program are those below.
+// Caches that are brought to the device together: in which order, and which files remain where that
+// ends early. fsync and rename of this program are those below.
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -174,7 +174,7 @@ TEST_F(GptIndexCacheGroupTest, AFlushThatFailsLeavesNothing) {
   EXPECT_THAT(open_caches(all()), Each("built"));
 }
 
-TEST_F(GptIndexCacheGroupTest, KilledAtAnyRenameItLeavesWholeCachesOrSuchAsAreBuiltAnew) {
+TEST_F(GptIndexCacheGroupTest, AKillAtAnyRenameLeavesWholeOrRebuildableCaches) {
   EXPECT_THAT(open_caches(all()), Each("built"));
   auto whole = contents();
   std::erase_if(whole, [](const auto& file) { return file.first.ends_with("-libmeg.json"); });

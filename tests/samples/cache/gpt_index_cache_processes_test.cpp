@@ -151,7 +151,7 @@ TEST_F(GptIndexCacheProcesses, AFolderThatCannotBeCreatedIsNamed) {
   EXPECT_THAT(cache.error().message(), HasSubstr(kHint));
 }
 
-TEST_F(GptIndexCacheProcesses, AUserWithoutTheRightToWriteIsTold) {
+TEST_F(GptIndexCacheProcesses, NamesTheMissingRightToWrite) {
   expect_outcome(CacheOutcome::kBuilt);
   ASSERT_EQ(::chmod(folder_.path().c_str(), 0755), 0);
   const std::string empty = folder_.path("empty");

@@ -97,7 +97,7 @@ TEST_F(GptIndexCacheTest, WithoutADescriptionThreeFilesAreWhole) {
   expect_outcome(CacheOutcome::kBuilt);
   EXPECT_EQ(contents().size(), 4u);
   expect_outcome(CacheOutcome::kFound);
-  // Such names do not tell the split's share of the dataset.
+  // Such names do not contain the split's share of the dataset.
   request_.range = {.begin = 0, .end = 180};
   EXPECT_THAT(expect_outcome(CacheOutcome::kRebuilt),
               HasSubstr("[0, 180), found one of [10, 190)"));
@@ -139,7 +139,7 @@ TEST_F(GptIndexCacheTest, OtherOptionsUnderTheSameNameAreRebuilt) {
   request_.extra_token = false;
   EXPECT_THAT(expect_outcome(CacheOutcome::kRebuilt), HasSubstr("no extra token"));
   expect_outcome(CacheOutcome::kFound);
-  // Without a sidecar the shapes tell.
+  // Without a sidecar the shapes decide.
   std::filesystem::remove(files().sidecar);
   request_.drop_last_partial = true;
   EXPECT_THAT(expect_outcome(CacheOutcome::kRebuilt), HasSubstr("with these options"));

@@ -46,7 +46,7 @@ bool take_csv_field(std::optional<std::string_view>& rest, std::string_view& fie
 /// something follows the closing quote.
 Result<std::string_view> unquote_csv_field(std::string_view field, std::string& buffer);
 
-/// Skips a byte order mark by moving `begin` after it. False if more bytes are needed to tell.
+/// Skips a byte order mark by moving `begin` after it. False if more bytes are needed to decide.
 bool skip_byte_order_mark(std::string_view text, bool is_end, bool& is_begin, size_t& begin);
 
 }  // namespace meg::preprocess

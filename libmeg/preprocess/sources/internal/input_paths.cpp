@@ -186,7 +186,7 @@ void note_repeated(InputPaths& paths) {
     struct stat info {};
 
     const bool is_object = s3::is_address(path);
-    // What is missing is told when it is opened.
+    // Opening reports what is missing.
     if (!is_object && (::stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode))) continue;
     const bool is_new =
         is_object ? objects.insert(path).second : files.insert({info.st_dev, info.st_ino}).second;

@@ -60,7 +60,7 @@ Status denied(const std::string& address, const HttpAnswer& answer, const Fault&
   if (fault.code == "SignatureDoesNotMatch") {
     return error("the secret key does not belong to the access key");
   }
-  // Stores tell who may not list a bucket nothing of what it holds, so both are possible.
+  // Stores hide a bucket's content from whoever may not list it, so both are possible.
   return error("access denied: not allowed to read it, or there is no such object");
 }
 

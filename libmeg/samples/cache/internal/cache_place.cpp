@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 /// A sidecar that is truncated is seen as such, and one that is missing is no harm.
 Status write_sidecar(Result<io::AtomicFile> created, const CacheSidecar& sidecar) {
   MEG_ASSIGN_OR_RETURN(io::AtomicFile file, std::move(created));
-  // The digest at its end tells a sidecar that a crash has cut, so it need not be flushed.
+  // The digest at its end exposes a sidecar that a crash has cut, so it need not be flushed.
   const std::string text = sidecar_text(sidecar);
   MEG_RETURN_IF_ERROR(file.write(std::as_bytes(std::span(text))));
   return file.commit(io::AtomicFile::Flush::kNothing);

@@ -128,7 +128,7 @@ std::optional<SampleStart> EndsCheck::second_row() {
     if (left <= length) return SampleStart{.entry = entry, .offset = left - plan_.extra_token};
     left -= length;
   }
-  // Too many empty sequences to tell: nothing is compared, and nothing is claimed.
+  // Too many empty sequences to decide: nothing is compared.
   if (last_entry() > kMaxEntries) return std::nullopt;
   return end_of_all();
 }

@@ -8,7 +8,7 @@
 
 namespace meg::samples {
 
-/// What tells one .idx file from another without reading all of it.
+/// Identifies an .idx file without reading all of it.
 struct IdxStamp {
   int64_t size = 0;      ///< Bytes
   int64_t mtime_ns = 0;  ///< Of the last change, nanoseconds since 1970.

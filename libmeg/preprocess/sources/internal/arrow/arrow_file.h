@@ -38,7 +38,7 @@ class ArrowFile {
     int64_t bytes;  ///< of these columns, before their values are looked up in dictionaries
   };
 
-  /// columns: of the schema. nullopt where only reading tells.
+  /// columns: of the schema. nullopt if only reading decides.
   virtual std::optional<GroupSize> size(int64_t group,
                                         const std::vector<ColumnPath>& columns) const = 0;
 
