@@ -17,6 +17,7 @@ target_compile_options(meg_aten_pch PRIVATE -fPIC)  # the same for libraries and
 
 # meg_reuse_aten(TARGET): TARGET, which links meg::torch, compiles with the precompiled ATen header.
 function(meg_reuse_aten target)
-  target_compile_options(${target} PRIVATE -fPIC)
+  # Optimized as the header is, whatever the folder's options are.
+  target_compile_options(${target} PRIVATE -fPIC $<$<CONFIG:Release>:-O3>)
   target_precompile_headers(${target} REUSE_FROM meg_aten_pch)
 endfunction()

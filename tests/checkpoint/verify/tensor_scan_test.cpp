@@ -35,7 +35,8 @@ MadeTensor made(const std::vector<float>& values, std::vector<int64_t> shape) {
   return tensor;
 }
 
-ScannedTensor tensor(const std::shared_ptr<const TorchFile>& file, size_t index, std::string name) {
+ScannedTensor scanned(const std::shared_ptr<const TorchFile>& file, size_t index,
+                      std::string name) {
   return {.file = file, .view = test::made_view(*file, index), .name = std::move(name)};
 }
 
@@ -49,7 +50,7 @@ std::vector<Problem> scan(const std::vector<ScanGroup>& groups,
 }
 
 ScanGroup equal_pair(const std::shared_ptr<const TorchFile>& file) {
-  return {.tensors = {tensor(file, 0, "first"), tensor(file, 1, "second")},
+  return {.tensors = {scanned(file, 0, "first"), scanned(file, 1, "second")},
           .relations = {{.kind = TensorRelation::Kind::kEqual,
                          .first = 0,
                          .second = 1,
@@ -109,7 +110,7 @@ TEST(TensorScan, ReadsStoragesThatNoTensorCoversForTheirCrc) {
   part.strides = {2};
   const auto file = test::make_source(folder.path("a.pt"), {tensor, part});
   test::flip_bit(*file, test::made_view(*file, 1).storage, 3999);
-  const ScanGroup group{.tensors = {tensor(file, 1, "part")}, .relations = {}};
+  const ScanGroup group{.tensors = {scanned(file, 1, "part")}, .relations = {}};
   const auto problems = scan({group}, file);
   ASSERT_EQ(problems.size(), 1u);
   EXPECT_EQ(problems[0].check, CheckpointCheck::kCrc);
@@ -129,18 +130,18 @@ TEST(TensorScan, HoldsWeightsToTheirRoundedMasters) {
   MadeTensor wrong = weight;
   wrong.storage[2 * 4321] ^= std::byte{1};
   const auto file = test::make_source(folder.path("a.pt"), {made(masters, {5000}), weight, wrong});
-  const ScanGroup group{
-      .tensors = {tensor(file, 0, "master"), tensor(file, 1, "weight"), tensor(file, 2, "wrong")},
-      .relations = {{.kind = TensorRelation::Kind::kRounded,
-                     .first = 0,
-                     .second = 1,
-                     .check = CheckpointCheck::kMasters,
-                     .likely_cause = ""},
-                    {.kind = TensorRelation::Kind::kRounded,
-                     .first = 0,
-                     .second = 2,
-                     .check = CheckpointCheck::kMasters,
-                     .likely_cause = ""}}};
+  const ScanGroup group{.tensors = {scanned(file, 0, "master"), scanned(file, 1, "weight"),
+                                    scanned(file, 2, "wrong")},
+                        .relations = {{.kind = TensorRelation::Kind::kRounded,
+                                       .first = 0,
+                                       .second = 1,
+                                       .check = CheckpointCheck::kMasters,
+                                       .likely_cause = ""},
+                                      {.kind = TensorRelation::Kind::kRounded,
+                                       .first = 0,
+                                       .second = 2,
+                                       .check = CheckpointCheck::kMasters,
+                                       .likely_cause = ""}}};
   const auto problems = scan({group}, file);
   ASSERT_EQ(problems.size(), 1u);
   EXPECT_EQ(problems[0].subject, "wrong");
@@ -153,7 +154,7 @@ TEST(TensorScan, LooksForNegativeElementsWhereAsked) {
   values[50] = -1e-20f;
   values[51] = -0.0f;
   const auto file = test::make_source(folder.path("a.pt"), {made(values, {10, 10})});
-  ScanGroup group{.tensors = {tensor(file, 0, "exp_avg_sq")}, .relations = {}};
+  ScanGroup group{.tensors = {scanned(file, 0, "exp_avg_sq")}, .relations = {}};
   EXPECT_THAT(scan({group}, file), IsEmpty());
   group.tensors[0].non_negative = true;
   const auto problems = scan({group}, file);
@@ -165,7 +166,7 @@ TEST(TensorScan, LooksForNegativeElementsWhereAsked) {
 TEST(TensorScan, EndsWhereTheCallerAsks) {
   const test::TempFolder folder;
   const auto file = test::make_source(folder.path("a.pt"), {made(ramp(1000), {1000})});
-  const std::vector<ScanGroup> groups = {{.tensors = {tensor(file, 0, "a")}, .relations = {}}};
+  const std::vector<ScanGroup> groups = {{.tensors = {scanned(file, 0, "a")}, .relations = {}}};
   const auto stop = [](const Progress& progress) { return progress.bytes < 0; };
   const auto problems = scan_tensors(groups, {}, {.progress = stop});
   ASSERT_FALSE(problems.has_value());

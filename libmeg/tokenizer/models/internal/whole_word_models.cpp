@@ -43,8 +43,8 @@ class WordPieceWords::Segmenter : public WordSegmenter {
   explicit Segmenter(const WordPieceWords& words) : words_(words) {}
 
   Status segment(std::string_view word, std::vector<int32_t>& ids) override {
-    const auto characters = std::count_if(word.begin(), word.end(),
-                                          [](char byte) { return !text::is_continuation_byte(byte); });
+    const auto characters = std::count_if(
+        word.begin(), word.end(), [](char byte) { return !text::is_continuation_byte(byte); });
     words_.model_.segment(word, static_cast<size_t>(characters),
                           [&ids](int32_t id) { ids.push_back(id); });
     if (ids.back() != kNone) return {};

@@ -22,12 +22,13 @@ bool is_lead(char byte) {
 bool ends_character(std::string_view bytes) {
   const bool is_whole = bytes.size() == kCharacterBytes;
   return (!is_whole || is_lead(bytes[0])) &&
-         std::all_of(bytes.begin() + (is_whole ? 1 : 0), bytes.end(), text::is_continuation);
+         std::all_of(bytes.begin() + (is_whole ? 1 : 0), bytes.end(), text::is_continuation_byte);
 }
 
 /// Whether `bytes` may be the beginning of one, or all of it.
 bool begins_character(std::string_view bytes) {
-  return is_lead(bytes[0]) && std::all_of(bytes.begin() + 1, bytes.end(), text::is_continuation);
+  return is_lead(bytes[0]) &&
+         std::all_of(bytes.begin() + 1, bytes.end(), text::is_continuation_byte);
 }
 
 uint64_t number_of(std::string_view bytes) {
