@@ -171,7 +171,7 @@ Status Trainer::State::load() {
 }
 
 // The run's iterations are those of its own batches from the first sample on, as in Megatron, and
-// the checkpoint's are those of other batches: their difference is not what is left of the samples.
+// the checkpoint's are those of other batches: their difference is not the rest of the samples.
 void Trainer::State::tell_other_batches() const {
   const samples::BatchSchedule& batches = options.batch_schedule;
   const std::optional<int64_t> wanted = options.length.train_samples;

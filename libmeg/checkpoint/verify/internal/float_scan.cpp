@@ -63,7 +63,7 @@ void scan_blocks(std::span<const std::byte> bytes, int64_t first_element, bool c
       signs = static_cast<Bits>(signs | bits);
     }
     // One bit tells whether a block of 1024 has something to examine; the loop above has no branch,
-    // so that it becomes vector instructions. A block of negative zeros is examined in vain.
+    // so that it becomes vector instructions. A block of negative zeros is examined without need.
     const bool is_odd = ((count_negative ? carries | signs : carries) & F::kSign) != 0;
     if (!is_odd) continue;
     scan_elements<F>(block, size, first_element + static_cast<int64_t>(begin), count_negative,
