@@ -23,10 +23,6 @@ constexpr size_t kLongestValue = size_t{1} << 16;
 /// What a problem shows of a value.
 constexpr size_t kShownValue = 80;
 
-std::string number_text(const std::optional<int64_t>& number) {
-  return number.has_value() ? std::to_string(*number) : "nothing";
-}
-
 class AgreementChecker {
  public:
   AgreementChecker(const CheckpointRanks& ranks, const VerifyCheckpointOptions& options,

@@ -53,10 +53,6 @@ std::optional<int64_t> first_top(const TorchFile& file, std::initializer_list<co
   return std::nullopt;
 }
 
-std::string text(const std::optional<int64_t>& value) {
-  return value.has_value() ? fmt::format("{}", *value) : "none";
-}
-
 /// The ranks of a stage, after the sizes of expert parallelism in a file's args.
 Result<RankGrid> find_rank_grid(const TorchFile& file, int64_t tensor_size, int64_t pipeline_size) {
   const int64_t expert_size = RankFacts::of(file).expert_size;
@@ -166,7 +162,8 @@ Status check_agreement(const TorchFile& file, const TorchFile& first) {
   const RankFacts expected = RankFacts::of(first), found = RankFacts::of(file);
   if (found.iteration != expected.iteration) {
     return make_error(StatusCode::kCorruption, "{}: iteration: expected {} as in {}, found {}",
-                      file.path(), text(expected.iteration), first.path(), text(found.iteration));
+                      file.path(), number_text(expected.iteration), first.path(),
+                      number_text(found.iteration));
   }
   if (found.version != expected.version) {
     return make_error(StatusCode::kCorruption,
@@ -176,8 +173,9 @@ Status check_agreement(const TorchFile& file, const TorchFile& first) {
   if (found.tensor_size != expected.tensor_size || found.pipeline_size != expected.pipeline_size) {
     return make_error(StatusCode::kCorruption,
                       "{}: args: expected tensor {} x pipeline {} as in {}, found {} x {}",
-                      file.path(), text(expected.tensor_size), text(expected.pipeline_size),
-                      first.path(), text(found.tensor_size), text(found.pipeline_size));
+                      file.path(), number_text(expected.tensor_size),
+                      number_text(expected.pipeline_size), first.path(),
+                      number_text(found.tensor_size), number_text(found.pipeline_size));
   }
   return check_shape_fields(file, first);
 }
@@ -380,6 +378,10 @@ RankFacts RankFacts::of(const TorchFile& file) {
   const std::optional<PickleId> version = file.graph().find(file.root(), "checkpoint_version");
   if (version.has_value()) facts.version = file.graph().as_number(*version).value_or(0);
   return facts;
+}
+
+std::string number_text(const std::optional<int64_t>& number) {
+  return number.has_value() ? fmt::format("{}", *number) : "none";
 }
 
 RankSizes sizes_by_names(const CheckpointFolder& folder, int64_t expert_size) {

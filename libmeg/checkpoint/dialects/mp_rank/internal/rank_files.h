@@ -40,6 +40,9 @@ struct RankFacts {
   static RankFacts of(const TorchFile& file);
 };
 
+/// One of these numbers for messages, "none" if the file has no such number.
+std::string number_text(const std::optional<int64_t>& number);
+
 struct RankSizes {
   int64_t tensor = 1, pipeline = 1;
 };
