@@ -15,6 +15,8 @@ import pathlib
 import re
 import sys
 
+from check_components import headers_of
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FOREIGN_HEADERS = {"ATen/ATen.h", "nccl.h"}
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("libmeg/**/*.md")]
@@ -104,8 +106,7 @@ def unknown_headers(page):
 def other_user_headers(page):
     if page.name != "library.md":
         return
-    listed = text_of(ROOT / "libmeg" / "installed_headers.txt").partition("support:\n")[0]
-    expected = set(re.findall(r"^libmeg/\S+\.h$", listed, re.MULTILINE))
+    expected, _ = headers_of(text_of(ROOT / "libmeg" / "installed_headers.txt"))
     cells = re.findall(r"^\| (`libmeg/[^|]+) \|", text_of(page), re.MULTILINE)
     shown = set(re.findall(r"`([^`]+)`", " ".join(cells)))
     yield from (f"user header {header} is not in the table" for header in sorted(expected - shown))
