@@ -168,7 +168,7 @@ class OtherLayouts(Case):
 class OtherTensorRanks(Case):
     """--expert-tensor-parallel-size beside another --tensor-model-parallel-size."""
 
-    def test_buffers_are_put_together_and_cut_anew(self):
+    def test_buffers_are_put_together_and_cut_again(self):
         for number, fields in enumerate(({"tp": 2, "ep": 2, "dp": 1, "etp": 1, "swiglu": True},
                                          {"tp": 2, "ep": 2, "dp": 2, "etp": 1, "pp": 2},
                                          {"tp": 1, "ep": 2, "dp": 4, "etp": 2, "swiglu": True})):

@@ -48,7 +48,7 @@ GptIndexPlan plan_of(const json& call, const megatron::MegatronVersion& version)
   request.sequence_length = call["seq_length"];
   request.extra_token = call["add_extra_token"];
   request.drop_last_partial = call["drop_last_partial"];
-  // The helper takes the epochs; so many samples need them.
+  // Megatron's build_sample_idx takes epochs instead of samples: ask for as many as need them.
   const int64_t epochs = call["num_epochs"];
   request.sequences = static_cast<int64_t>(call["document_index"].size()) / epochs;
   if (epochs > 1) {

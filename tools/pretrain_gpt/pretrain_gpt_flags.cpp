@@ -57,7 +57,7 @@ std::vector<std::string> pretrain_fields() {
 
 /// A first run may load where it saves: then flags alone say what the model is, as in Megatron,
 /// as the trainer's warning says. Where they do not, --load is more likely to be wrong.
-bool begins_anew(const megatron::ArgumentValues& args, const Status& taken) {
+bool is_first_run(const megatron::ArgumentValues& args, const Status& taken) {
   if (taken.code() != StatusCode::kNotFound || args.given("ckpt_step") ||
       args.given("exit_on_missing_checkpoint")) {
     return false;
@@ -234,7 +234,7 @@ Status finish_pretrain_flags(const Flags& flags, PretrainFlags& run) {
   megatron::FieldReader args(fields);
   if (uses_checkpoint_args(args)) {
     const Status taken = app::take_checkpoint_args(run.args);
-    if (!taken.ok() && !begins_anew(run.args, taken)) return taken;
+    if (!taken.ok() && !is_first_run(run.args, taken)) return taken;
   }
   tell_useless_flags(run.args);
   MEG_RETURN_IF_ERROR(drop_unused_args(run));
