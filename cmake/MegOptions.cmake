@@ -10,6 +10,11 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
   target_compile_options(meg_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)
 endif()
 
+# Nobody replaces a function of a library, so calls inside one stay direct.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  target_compile_options(meg_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fno-semantic-interposition>)
+endif()
+
 if(MEG_SANITIZE)
   set(meg_sanitizers ${MEG_SANITIZE})
   if(MEG_SANITIZE STREQUAL "address")
@@ -54,6 +59,18 @@ function(meg_join_sources target)
   endforeach()
 endfunction()
 
+# meg_place_library(TARGET): a library that may go into the Python module, and that programs share where it is a shared one
+# (BUILD_SHARED_LIBS), as they do in the Python package.
+function(meg_place_library target)
+  set_target_properties(${target} PROPERTIES
+    POSITION_INDEPENDENT_CODE ON
+    LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/${CMAKE_INSTALL_LIBDIR}
+    INSTALL_RPATH "$ORIGIN")
+  if(BUILD_SHARED_LIBS)
+    target_link_options(${target} PRIVATE LINKER:-Bsymbolic-functions)
+  endif()
+endfunction()
+
 # Every header that is installed; the file says what for.
 set(meg_header_list ${PROJECT_SOURCE_DIR}/libmeg/installed_headers.txt)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${meg_header_list})
@@ -80,10 +97,11 @@ function(meg_component name)
   if(component_EXCLUDES)
     list(FILTER sources EXCLUDE REGEX "${component_EXCLUDES}")
   endif()
-  add_library(meg_${name} STATIC ${sources})
+  add_library(meg_${name} ${sources})
   meg_join_sources(meg_${name})
   add_library(meg::${name} ALIAS meg_${name})
   set_target_properties(meg_${name} PROPERTIES EXPORT_NAME ${name})
+  meg_place_library(meg_${name})
   target_link_libraries(meg_${name} PUBLIC ${component_LINKS}
                         PRIVATE $<BUILD_INTERFACE:meg_options> ${component_PRIVATE_LINKS})
   target_compile_features(meg_${name} PUBLIC cxx_std_20)
@@ -101,8 +119,9 @@ function(meg_component name)
   target_sources(meg_${name}_headers INTERFACE FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${headers})
 
   install(TARGETS meg_${name} EXPORT libmeg_${name}
-          ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
-          FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+          ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development
+          LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT tools
+          FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development)
   # What libmegConfig.cmake says of it.
   set(links ${component_LINKS} ${component_PRIVATE_LINKS})
   list(FILTER links INCLUDE REGEX "^meg::")
@@ -130,7 +149,8 @@ function(meg_module name owner)
     OUTPUT_NAME meg_${name}
     CXX_VISIBILITY_PRESET hidden
     VISIBILITY_INLINES_HIDDEN ON
+    INSTALL_RPATH "$ORIGIN/.."
     LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/${MEG_MODULE_FOLDER})
   add_dependencies(meg_${owner} ${target})
-  install(TARGETS ${target} LIBRARY DESTINATION ${MEG_MODULE_FOLDER})
+  install(TARGETS ${target} LIBRARY DESTINATION ${MEG_MODULE_FOLDER} COMPONENT tools)
 endfunction()

@@ -22,6 +22,9 @@ enum class StatusCode {
   kInternal,           ///< A fault of libmeg itself.
 };
 
+/// "invalid_argument" for kInvalidArgument, and so on.
+std::string_view status_code_name(StatusCode code);
+
 /// Success, or an error with a one-line message: where, what, expected, found.
 class [[nodiscard]] Status {
  public:

@@ -1,13 +1,14 @@
 #pragma once
 
 #include <algorithm>
-#include <condition_variable>
 #include <deque>
 #include <exception>
 #include <functional>
 #include <mutex>
 #include <thread>
 #include <vector>
+
+#include "libmeg/base/condition_variable.h"
 
 namespace meg {
 

@@ -1,7 +1,6 @@
 #include "libmeg/io/internal/unpacked_stream.h"
 
 #include <algorithm>
-#include <condition_variable>
 #include <deque>
 #include <mutex>
 #include <optional>
@@ -10,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "libmeg/base/condition_variable.h"
 #include "libmeg/io/byte_stream.h"
 #include "libmeg/io/internal/unpacker.h"
 

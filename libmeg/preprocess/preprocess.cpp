@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -12,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "libmeg/base/condition_variable.h"
 #include "libmeg/dataset/index_format.h"
 #include "libmeg/dataset/indexed_dataset.h"
 #include "libmeg/preprocess/internal/check_first_documents.h"

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <limits>
 #include <mutex>
 #include <new>
 #include <utility>
 
+#include "libmeg/base/condition_variable.h"
 #include "libmeg/base/thread_pool.h"
 #include "libmeg/preprocess/internal/check_first_documents.h"
 #include "libmeg/preprocess/internal/check_input.h"

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -10,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "libmeg/base/condition_variable.h"
 #include "libmeg/base/result.h"
 #include "libmeg/serving/generation_engine.h"
 #include "libmeg/serving/generation_ticket.h"

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -11,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "libmeg/base/condition_variable.h"
 #include "libmeg/base/result.h"
 #include "libmeg/serving/generation_queue.h"
 #include "libmeg/serving/text_request.h"

@@ -3,7 +3,6 @@
 #include <c10/core/Event.h>
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <list>
@@ -14,6 +13,7 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include "libmeg/base/condition_variable.h"
 #include "libmeg/base/status.h"
 #include "libmeg/parallel/internal/roll_call.h"
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -9,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "libmeg/base/condition_variable.h"
 #include "libmeg/base/progress.h"
 #include "libmeg/preprocess/internal/document_sink.h"
 #include "libmeg/preprocess/internal/resume_journal.h"

@@ -1,13 +1,14 @@
 #include "libmeg/samples/batches/sample_loader.h"
 
 #include <algorithm>
-#include <condition_variable>
 #include <limits>
 #include <mutex>
 #include <new>
 #include <system_error>
 #include <thread>
 #include <vector>
+
+#include "libmeg/base/condition_variable.h"
 
 // Both loaders give the same micro-batches; what a run sees must not depend on --num-workers.
 //

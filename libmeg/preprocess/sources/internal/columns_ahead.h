@@ -1,6 +1,5 @@
 #pragma once
 
-#include <condition_variable>
 #include <cstddef>
 #include <deque>
 #include <functional>
@@ -10,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "libmeg/base/condition_variable.h"
 #include "libmeg/base/result.h"
 #include "libmeg/preprocess/sources/internal/column_reader.h"
 #include "libmeg/preprocess/sources/internal/text_chunk.h"

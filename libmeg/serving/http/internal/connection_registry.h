@@ -1,11 +1,11 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <mutex>
 #include <unordered_set>
 
+#include "libmeg/base/condition_variable.h"
 #include "libmeg/serving/http/client_connection.h"
 
 namespace meg::serving {
