@@ -135,7 +135,7 @@ function(meg_component name)
   set_property(GLOBAL APPEND_STRING PROPERTY MEG_COMPONENT_NEEDS "${needs}")
 endfunction()
 
-# meg_module(NAME OWNER SOURCES ... LINKS ...): libmeg_NAME.so, which the component OWNER opens when it is needed, so that
+# meg_module(NAME OWNER SOURCES ... LINKS ...): libmeg_NAME_module.so, which the component OWNER opens when it is needed, so that
 # programs are not linked to LINKS.
 function(meg_module name owner)
   cmake_parse_arguments(module "" "" "SOURCES;LINKS" ${ARGN})
@@ -146,7 +146,6 @@ function(meg_module name owner)
   # Its copy of meg::base is its own, whatever the program that opens it shows.
   target_link_options(${target} PRIVATE LINKER:--exclude-libs,ALL)
   set_target_properties(${target} PROPERTIES
-    OUTPUT_NAME meg_${name}
     CXX_VISIBILITY_PRESET hidden
     VISIBILITY_INLINES_HIDDEN ON
     INSTALL_RPATH "$ORIGIN/.."

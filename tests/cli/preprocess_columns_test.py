@@ -22,7 +22,7 @@ except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)
 
-MODULE = "libmeg_arrow.so"
+MODULE = "libmeg_arrow_module.so"
 
 
 def built_module():

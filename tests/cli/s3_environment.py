@@ -8,7 +8,7 @@ import preprocess_case
 def built_module():
     """The module that talks to stores, or None in a build without libcurl."""
     build = os.path.dirname(os.path.dirname(preprocess_case.PROGRAM))
-    return next(iter(glob.glob(os.path.join(build, "lib*", "**", "libmeg_s3.so"), recursive=True)), None)
+    return next(iter(glob.glob(os.path.join(build, "lib*", "**", "libmeg_s3_module.so"), recursive=True)), None)
 
 
 def clean_environment(home):

@@ -38,7 +38,7 @@ else
 fi
 
 # Both of those who read Parquet find the installed module, and say so where it is not there.
-module="$(find "$scratch/prefix" -name libmeg_arrow.so)"
+module="$(find "$scratch/prefix" -name libmeg_arrow_module.so)"
 parquet() {
   printf PAR1 >"$scratch/in.parquet"
   for program in "$scratch/consumer/consumer $scratch/in.parquet" \
@@ -54,7 +54,7 @@ if [ -n "$module" ]; then
   parquet 'Arrow: '
   rm "$module"
 fi
-parquet 'Parquet file: expected libmeg_arrow.so'
+parquet 'Parquet file: expected libmeg_arrow_module.so'
 for program in "$scratch"/prefix/bin/*; do
   if [ -e "$program" ]; then "$program" --version; fi
 done

@@ -17,7 +17,7 @@ struct StoreModule {
 };
 
 /// Lies beside the libraries of an installed libmeg; found through the run path of the program.
-inline constexpr char kStoreModuleFile[] = "libmeg_s3.so";
+inline constexpr char kStoreModuleFile[] = "libmeg_s3_module.so";
 
 /// The module's one symbol, a StoreModule.
 inline constexpr char kStoreModuleSymbol[] = "meg_store_module";

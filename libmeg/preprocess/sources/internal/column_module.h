@@ -21,7 +21,7 @@ struct ColumnModule {
 };
 
 /// Lies beside the libraries of an installed libmeg; found through the run path of the program.
-inline constexpr char kColumnModuleFile[] = "libmeg_arrow.so";
+inline constexpr char kColumnModuleFile[] = "libmeg_arrow_module.so";
 
 /// The module's one symbol, a ColumnModule.
 inline constexpr char kColumnModuleSymbol[] = "meg_column_module";
