@@ -135,8 +135,8 @@ function(meg_component name)
   set_property(GLOBAL APPEND_STRING PROPERTY MEG_COMPONENT_NEEDS "${needs}")
 endfunction()
 
-# meg_module(NAME OWNER SOURCES ... LINKS ...): libmeg_NAME_module.so, which the component OWNER opens when it is needed, so that
-# programs are not linked to LINKS.
+# meg_module(NAME OWNER SOURCES ... LINKS ...): libmeg_NAME_module.so, which the component OWNER opens when it is needed,
+# so that programs are not linked to LINKS.
 function(meg_module name owner)
   cmake_parse_arguments(module "" "" "SOURCES;LINKS" ${ARGN})
   set(target meg_${name}_module)

@@ -6,6 +6,7 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <system_error>
@@ -15,6 +16,7 @@
 #include "libmeg/base/stopwatch.h"
 #include "tools/common/flags/flags.h"
 #include "tools/common/interruption.h"
+#include "tools/common/json_output.h"
 #include "tools/common/progress_bar.h"
 #include "tools/common/report.h"
 #include "tools/common/run_program.h"
@@ -30,6 +32,7 @@ struct Arguments {
   std::optional<std::string> dtype;
   bool multimodal = false;
   bool view = false;
+  bool json = false;
 };
 
 std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments) {
@@ -59,6 +62,7 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
       .value("--dtype", &arguments.dtype, "DTYPE",
              "widen all tokens to this type (default: all datasets must have the same)")
       .choices({"uint8", "int8", "uint16", "int16", "int32", "int64", "float32", "float64"});
+  flags.toggle("--json", &arguments.json, "print one JSON object");
   if (const std::optional<int> code = flags.parse(argc, argv)) return code;
   if (arguments.inputs.empty() != arguments.prefixes.empty()) return std::nullopt;
   return fail_usage(make_error(StatusCode::kInvalidArgument,
@@ -96,6 +100,22 @@ void print_summary(const dataset::MergeSummary& summary, const std::string& outp
              seconds);
   print_written_dataset(output_prefix);
   std::fflush(stdout);
+}
+
+void print_json_summary(const dataset::MergeSummary& summary, const std::string& output_prefix,
+                        double seconds) {
+  nlohmann::ordered_json object = json_object();
+  object["dataset"] = output_prefix;
+  object["datasets"] = summary.datasets;
+  object["documents"] = summary.documents;
+  object["sequences"] = summary.sequences;
+  object["tokens"] = summary.items;
+  object["bytes"] = summary.bytes;
+  object["seconds"] = seconds;
+  print_json(object);
+}
+
+void print_messages(const dataset::MergeSummary& summary) {
   for (const std::string& text : summary.notes) note(text);
   if (summary.sequences > 0) return;
   warning(
@@ -118,7 +138,10 @@ Status run(const Arguments& arguments) {
       dataset::merge_datasets(prefixes, arguments.output_prefix, options);
   bar.clear();
   MEG_RETURN_IF_ERROR(summary.status());
-  print_summary(*summary, arguments.output_prefix, work.seconds());
+  const double seconds = work.seconds();
+  arguments.json ? print_json_summary(*summary, arguments.output_prefix, seconds)
+                 : print_summary(*summary, arguments.output_prefix, seconds);
+  print_messages(*summary);
   return Status();
 }
 

@@ -1,7 +1,22 @@
 """Megatron-LM's datasets, checkpoints and tokenizers, without Megatron-LM and without a GPU."""
 
+import importlib
+
 from libmeg import errors
 from libmeg._core import __version__
 from libmeg.errors import Error
 
-__all__ = ["Error", "__version__", "errors"]
+# Imported when they are first used, for what they import takes longer than everything else here.
+_LATER = {name: "libmeg.programs" for name in ("merge", "preprocess", "reshape", "verify")}
+
+__all__ = ["Error", "__version__", "errors", *_LATER]
+
+
+def __getattr__(name):
+    if name not in _LATER:
+        raise AttributeError(f"module 'libmeg' has no attribute {name!r}")
+    return getattr(importlib.import_module(_LATER[name]), name)
+
+
+def __dir__():
+    return __all__

@@ -12,7 +12,7 @@ class InvalidArgumentError(Error, ValueError):
     """An argument is wrong."""
 
 
-class NotFoundError(Error, FileNotFoundError):
+class NotFoundError(Error, FileNotFoundError, LookupError):
     """A file, key or entry does not exist."""
 
 

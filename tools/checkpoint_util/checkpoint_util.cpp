@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,6 @@
 #include "tools/checkpoint_util/checkpoint_util_huggingface.h"
 #include "tools/checkpoint_util/checkpoint_util_report.h"
 #include "tools/common/byte_size.h"
-#include "tools/common/field_flags.h"
 #include "tools/common/found_instead.h"
 #include "tools/common/interruption.h"
 #include "tools/common/progress_bar.h"
@@ -36,11 +36,11 @@ Result<checkpoint::MegatronCheckpoint> open_checkpoint(const CheckpointUtilArgum
 }
 
 void print_vocabulary(const checkpoint::MegatronCheckpoint& checkpoint,
-                      const checkpoint::ReshardPlan& plan) {
+                      const checkpoint::ReshardPlan& plan, const UtilReport& report) {
   const int64_t rows = plan.target_padded_vocab_size;
   if (plan.true_vocab_size.has_value()) {
-    print(fmt::format(" > padded vocab (size: {}) with {} dummy tokens (new size: {})",
-                      *plan.true_vocab_size, rows - *plan.true_vocab_size, rows));
+    report.line(fmt::format(" > padded vocab (size: {}) with {} dummy tokens (new size: {})",
+                            *plan.true_vocab_size, rows - *plan.true_vocab_size, rows));
   }
   std::string change = "kept";
   if (plan.dropped_padding_rows > 0) {
@@ -51,14 +51,16 @@ void print_vocabulary(const checkpoint::MegatronCheckpoint& checkpoint,
   } else if (plan.added_padding_rows > 0) {
     change = fmt::format("{} padding rows are added", plan.added_padding_rows);
   }
-  print(fmt::format("vocabulary rows: {} -> {} ({})", plan.source_padded_vocab_size, rows, change));
+  report.line(
+      fmt::format("vocabulary rows: {} -> {} ({})", plan.source_padded_vocab_size, rows, change));
 }
 
 void print_plan(const checkpoint::MegatronCheckpoint& checkpoint,
-                const checkpoint::ReshardOptions& options, const checkpoint::ReshardPlan& plan) {
-  print(fmt::format("checkpoint: {}, {}, {} parameters", checkpoint.folder().folder,
-                    source_text(checkpoint), plan.parameter_count));
-  print(fmt::format(
+                const checkpoint::ReshardOptions& options, const checkpoint::ReshardPlan& plan,
+                UtilReport& report) {
+  report.line(fmt::format("checkpoint: {}, {}, {} parameters", checkpoint.folder().folder,
+                          source_text(checkpoint), plan.parameter_count));
+  report.line(fmt::format(
       "layout: {} -> {}",
       layout_text(checkpoint.tensor_model_parallel_size(),
                   checkpoint.pipeline_model_parallel_size(),
@@ -67,15 +69,22 @@ void print_plan(const checkpoint::MegatronCheckpoint& checkpoint,
       layout_text(options.tensor_model_parallel_size, options.pipeline_model_parallel_size,
                   options.virtual_pipeline_model_parallel_size,
                   options.expert_model_parallel_size)));
-  print_vocabulary(checkpoint, plan);
-  print(fmt::format("tensors: {}, {} to read, {} to write", plan.transfers.transfers.size(),
-                    byte_size_text(plan.transfers.source_bytes()),
-                    byte_size_text(plan.transfers.target_bytes())));
+  print_vocabulary(checkpoint, plan, report);
+  report.line(fmt::format("tensors: {}, {} to read, {} to write", plan.transfers.transfers.size(),
+                          byte_size_text(plan.transfers.source_bytes()),
+                          byte_size_text(plan.transfers.target_bytes())));
   for (const checkpoint::TransferTargetFile& file : plan.transfers.targets) {
-    print(fmt::format("file: {}, {}", file.path,
-                      byte_size_text(static_cast<int64_t>(file.layout.file_size))));
+    report.line(fmt::format("file: {}, {}", file.path,
+                            byte_size_text(static_cast<int64_t>(file.layout.file_size))));
   }
-  for (const std::string& text : plan.notes) print("note: " + with_flags(text));
+  report.notes(plan.notes);
+}
+
+/// What reshaping makes.
+std::string saved_folder(const checkpoint::MegatronCheckpoint& checkpoint,
+                         const CheckpointUtilArguments& arguments) {
+  return (std::filesystem::path(arguments.save_dir) / checkpoint::reshard_folder_name(checkpoint))
+      .string();
 }
 
 /// bar: outlives the transfers.
@@ -92,8 +101,9 @@ Result<checkpoint::TransferOptions> transfer_options(const CheckpointUtilArgumen
 }
 
 Status save_dist(const checkpoint::MegatronCheckpoint& checkpoint,
-                 const CheckpointUtilArguments& arguments) {
-  print(fmt::format("checkpoint: {}, {}", checkpoint.folder().folder, source_text(checkpoint)));
+                 const CheckpointUtilArguments& arguments, UtilReport& report) {
+  report.line(
+      fmt::format("checkpoint: {}, {}", checkpoint.folder().folder, source_text(checkpoint)));
   if (arguments.dry_run) return Status();
   ProgressBar bar(0);
   checkpoint::SaveTorchDistOptions options{
@@ -106,21 +116,23 @@ Status save_dist(const checkpoint::MegatronCheckpoint& checkpoint,
   MEG_ASSIGN_OR_RETURN(options.names, target_family(arguments, checkpoint));
   MEG_ASSIGN_OR_RETURN(options.transfer, transfer_options(arguments, &bar));
   const int64_t iteration = checkpoint.folder().is_release ? 0 : checkpoint.iteration().value_or(0);
-  print(fmt::format("saving checkpoint at iteration {:7d} to {} in torch_dist format", iteration,
-                    arguments.save_dir));
+  report.line(fmt::format("saving checkpoint at iteration {:7d} to {} in torch_dist format",
+                          iteration, arguments.save_dir));
   const Result<checkpoint::SavedTorchDist> saved =
       checkpoint::save_torch_dist(checkpoint, arguments.save_dir, options);
   bar.clear();
   if (!saved.has_value()) return saved.error();
-  for (const std::string& text : saved->notes) print("note: " + with_flags(text));
-  print(fmt::format("  successfully saved checkpoint at iteration {:7d} to {}", iteration,
-                    arguments.save_dir));
-  print(fmt::format("wrote {}", byte_size_text(static_cast<int64_t>(saved->bytes))));
+  report.notes(saved->notes);
+  report.line(fmt::format("  successfully saved checkpoint at iteration {:7d} to {}", iteration,
+                          arguments.save_dir));
+  report.set("saved", saved_folder(checkpoint, arguments));
+  report.set("bytes", saved->bytes);
+  report.line(fmt::format("wrote {}", byte_size_text(static_cast<int64_t>(saved->bytes))));
   return Status();
 }
 
 Status reshape(const CheckpointUtilArguments& arguments,
-               const checkpoint::MegatronCheckpoint& checkpoint) {
+               const checkpoint::MegatronCheckpoint& checkpoint, UtilReport& report) {
   // Check before the plan is made, which takes a while for large checkpoints, and with --dry-run,
   // too.
   if (!arguments.save_dir.empty()) {
@@ -128,7 +140,7 @@ Status reshape(const CheckpointUtilArguments& arguments,
     if (!arguments.dry_run) note_new_folders(arguments.save_dir + "/");
   }
   // torch_dist has no plan to print: chunks are written as they are found.
-  if (arguments.target_format == "torch_dist") return save_dist(checkpoint, arguments);
+  if (arguments.target_format == "torch_dist") return save_dist(checkpoint, arguments, report);
   MEG_ASSIGN_OR_RETURN(const checkpoint::ReshardOptions options,
                        reshard_options(arguments, checkpoint));
   MEG_ASSIGN_OR_RETURN(const checkpoint::ReshardPlan plan,
@@ -136,23 +148,26 @@ Status reshape(const CheckpointUtilArguments& arguments,
   ProgressBar bar(0);
   MEG_ASSIGN_OR_RETURN(const checkpoint::TransferOptions transfer,
                        transfer_options(arguments, &bar));
-  print_plan(checkpoint, options, plan);
+  report.set("parameters", plan.parameter_count);
+  print_plan(checkpoint, options, plan, report);
   if (arguments.dry_run) return Status();
   const int64_t iteration = checkpoint.folder().is_release ? 0 : checkpoint.iteration().value_or(0);
-  print(fmt::format("saving checkpoint at iteration {:7d} to {}", iteration, arguments.save_dir));
+  report.line(
+      fmt::format("saving checkpoint at iteration {:7d} to {}", iteration, arguments.save_dir));
   checkpoint::SaveTimes times;
   const Status saved =
       // The bar is cleared before an error is printed.
       checkpoint::save_reshard(checkpoint, plan, arguments.save_dir, transfer, &times);
   bar.clear();
   MEG_RETURN_IF_ERROR(saved);
-  print(fmt::format("  successfully saved checkpoint at iteration {:7d} to {}", iteration,
-                    arguments.save_dir));
-  print_written(plan.transfers.target_bytes(), times);
+  report.line(fmt::format("  successfully saved checkpoint at iteration {:7d} to {}", iteration,
+                          arguments.save_dir));
+  report.set("saved", saved_folder(checkpoint, arguments));
+  report_written(plan.transfers.target_bytes(), times, report);
   return Status();
 }
 
-Status run(const CheckpointUtilArguments& arguments) {
+Status run(const CheckpointUtilArguments& arguments, UtilReport& report) {
   MEG_ASSIGN_OR_RETURN(const checkpoint::CheckpointFolder folder,
                        checkpoint::find_checkpoint(arguments.load_dir, arguments.iteration));
   MEG_RETURN_IF_ERROR(check_loader(arguments, folder));
@@ -162,8 +177,12 @@ Status run(const CheckpointUtilArguments& arguments) {
   MEG_ASSIGN_OR_RETURN(const checkpoint::MegatronCheckpoint checkpoint,
                        open_checkpoint(arguments, folder));
   MEG_RETURN_IF_ERROR(arguments.checkpoint.check_against(checkpoint));
-  if (arguments.target_format == "huggingface") return export_huggingface(arguments, checkpoint);
-  return reshape(arguments, checkpoint);
+  report.set("checkpoint", folder.folder);
+  report.set("notes", nlohmann::ordered_json::array());
+  if (arguments.target_format == "huggingface") {
+    return export_huggingface(arguments, checkpoint, report);
+  }
+  return reshape(arguments, checkpoint, report);
 }
 
 int main(int argc, const char* const* argv) {
@@ -175,8 +194,11 @@ int main(int argc, const char* const* argv) {
     return 2;
   }
   stop_at_signals();
-  const Status status = run(arguments);
-  return status.ok() ? 0 : fail(no_checkpoint(arguments.load_dir, status));
+  UtilReport report(arguments.json);
+  const Status status = run(arguments, report);
+  if (!status.ok()) return fail(no_checkpoint(arguments.load_dir, status));
+  report.finish();
+  return 0;
 }
 
 }  // namespace

@@ -288,6 +288,7 @@ std::optional<int> parse_checkpoint_util(int argc, const char* const* argv,
   flags.value("--memory-budget", &arguments->memory_budget, "SIZE",
               "memory limit of the process, such as 512MiB or 2GiB");
   flags.toggle("--no-crc", &arguments->no_crc, "do not check the CRC-32 of the data read");
+  flags.toggle("--json", &arguments->json, "print one JSON object, and nothing else");
   flags.toggle("--no-master-check", &arguments->no_master_check,
                "convert an optimizer whose fp32 weights are not those of the model");
   flags.arguments(megatron::argument_rows(megatron::ArgumentFamily::kConvert), ArgumentScope(),

@@ -39,6 +39,7 @@ struct CheckpointUtilArguments {
   std::string memory_budget = "512MiB";
   bool dry_run = false;
   bool no_crc = false;
+  bool json = false;
   bool no_master_check = false;
   CheckpointFlags checkpoint;
 };

@@ -8,7 +8,6 @@
 #include "libmeg/tokenizer/registry/open_tokenizer.h"
 #include "tools/checkpoint_util/checkpoint_util_report.h"
 #include "tools/common/byte_size.h"
-#include "tools/common/field_flags.h"
 #include "tools/common/interruption.h"
 #include "tools/common/progress_bar.h"
 
@@ -16,20 +15,23 @@ namespace meg::tools {
 namespace {
 
 void print_plan(const checkpoint::MegatronCheckpoint& checkpoint,
-                const checkpoint::ExportPlan& plan) {
+                const checkpoint::ExportPlan& plan, UtilReport& report) {
   size_t tensors = 0;
   for (const checkpoint::ExportedFile& file : plan.files) tensors += file.copies.size();
-  print(fmt::format("checkpoint: {}, {}", checkpoint.folder().folder, source_text(checkpoint)));
-  print(fmt::format("target: Hugging Face ({}), {} parameters", plan.class_name,
-                    plan.parameter_count));
-  print(fmt::format("vocabulary rows: {} -> {}", plan.source_vocab_rows, plan.target_vocab_rows));
-  print(fmt::format("tensors: {}, {} to read, {} to write", tensors,
-                    byte_size_text(plan.source_bytes()), byte_size_text(plan.target_bytes())));
+  report.line(
+      fmt::format("checkpoint: {}, {}", checkpoint.folder().folder, source_text(checkpoint)));
+  report.line(fmt::format("target: Hugging Face ({}), {} parameters", plan.class_name,
+                          plan.parameter_count));
+  report.line(
+      fmt::format("vocabulary rows: {} -> {}", plan.source_vocab_rows, plan.target_vocab_rows));
+  report.line(fmt::format("tensors: {}, {} to read, {} to write", tensors,
+                          byte_size_text(plan.source_bytes()),
+                          byte_size_text(plan.target_bytes())));
   for (const checkpoint::ExportedFile& file : plan.files) {
-    print(fmt::format("file: {}, {}", file.name,
-                      byte_size_text(static_cast<int64_t>(file.layout.file_size))));
+    report.line(fmt::format("file: {}, {}", file.name,
+                            byte_size_text(static_cast<int64_t>(file.layout.file_size))));
   }
-  for (const std::string& text : plan.notes) print("note: " + with_flags(text));
+  report.notes(plan.notes);
 }
 
 /// The special tokens of the tokenizer that the checkpoint's args name, where its files are here.
@@ -60,7 +62,7 @@ Status check_loader(const CheckpointUtilArguments& arguments,
 }
 
 Status export_huggingface(const CheckpointUtilArguments& arguments,
-                          const checkpoint::MegatronCheckpoint& checkpoint) {
+                          const checkpoint::MegatronCheckpoint& checkpoint, UtilReport& report) {
   checkpoint::ExportOptions options;
   MEG_ASSIGN_OR_RETURN(options.true_vocab_size, true_vocab_size(arguments, checkpoint));
   if (arguments.max_shard_size.has_value()) {
@@ -72,9 +74,10 @@ Status export_huggingface(const CheckpointUtilArguments& arguments,
   options.params_dtype = params_dtype(arguments);
   MEG_ASSIGN_OR_RETURN(const checkpoint::ExportPlan plan,
                        checkpoint::plan_export(checkpoint, options));
-  print_plan(checkpoint, plan);
+  report.set("parameters", plan.parameter_count);
+  print_plan(checkpoint, plan, report);
   if (arguments.dry_run) return Status();
-  print("saving Hugging Face model to " + arguments.save_dir);
+  report.line("saving Hugging Face model to " + arguments.save_dir);
   checkpoint::TransferOptions transfer;
   MEG_ASSIGN_OR_RETURN(transfer.buffer_bytes, buffer_bytes(arguments.memory_budget));
   transfer.check_crcs = !arguments.no_crc;
@@ -87,10 +90,13 @@ Status export_huggingface(const CheckpointUtilArguments& arguments,
   const Status saved = checkpoint::save_export(plan, arguments.save_dir, transfer);
   bar.clear();
   MEG_RETURN_IF_ERROR(saved);
+  report.set("saved", arguments.save_dir);
+  report.set("bytes", plan.target_bytes());
+  report.set("seconds", watch.seconds());
   const std::string bytes = byte_size_text(plan.target_bytes());
-  print(fmt::format("  successfully saved {} to {}", bytes, arguments.save_dir));
-  print(fmt::format("wrote {} in {:.2f} s, including flushing to the device", bytes,
-                    watch.seconds()));
+  report.line(fmt::format("  successfully saved {} to {}", bytes, arguments.save_dir));
+  report.line(fmt::format("wrote {} in {:.2f} s, including flushing to the device", bytes,
+                          watch.seconds()));
   return Status();
 }
 

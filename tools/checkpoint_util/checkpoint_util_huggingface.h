@@ -4,6 +4,7 @@
 
 #include "libmeg/checkpoint/dialects/mp_rank/checkpoint_folder.h"
 #include "tools/checkpoint_util/checkpoint_util_flags.h"
+#include "tools/checkpoint_util/checkpoint_util_report.h"
 
 namespace meg::tools {
 
@@ -14,6 +15,6 @@ Status check_loader(const CheckpointUtilArguments& arguments,
 
 /// Converts a Megatron checkpoint to a Hugging Face folder.
 Status export_huggingface(const CheckpointUtilArguments& arguments,
-                          const checkpoint::MegatronCheckpoint& checkpoint);
+                          const checkpoint::MegatronCheckpoint& checkpoint, UtilReport& report);
 
 }  // namespace meg::tools

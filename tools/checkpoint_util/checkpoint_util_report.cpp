@@ -5,8 +5,10 @@
 
 #include <cstdio>
 #include <fstream>
+#include <utility>
 
 #include "tools/common/byte_size.h"
+#include "tools/common/field_flags.h"
 
 namespace meg::tools {
 namespace {
@@ -27,9 +29,25 @@ int64_t resident_bytes() {
 
 }  // namespace
 
-void print(const std::string& line) {
-  fmt::print("{}\n", line);
+void UtilReport::line(const std::string& text) const {
+  if (json_) return;
+  fmt::print("{}\n", text);
   std::fflush(stdout);
+}
+
+void UtilReport::notes(const std::vector<std::string>& texts) {
+  for (const std::string& text : texts) {
+    line("note: " + with_flags(text));
+    object_["notes"].push_back(with_flags(text));
+  }
+}
+
+void UtilReport::set(std::string_view name, nlohmann::ordered_json value) {
+  object_[std::string(name)] = std::move(value);
+}
+
+void UtilReport::finish() const {
+  if (json_) print_json(object_);
 }
 
 std::string source_text(const checkpoint::MegatronCheckpoint& checkpoint) {
@@ -58,11 +76,13 @@ Result<int64_t> buffer_bytes(const std::string& budget_text) {
   return *budget - needed;
 }
 
-void print_written(int64_t bytes, const checkpoint::SaveTimes& times) {
+void report_written(int64_t bytes, const checkpoint::SaveTimes& times, UtilReport& report) {
   const double rate =
       times.copy_seconds > 0 ? static_cast<double>(bytes) / times.copy_seconds / 1e9 : 0;
-  print(fmt::format("wrote {} in {:.2f} s ({:.2f} GB/s), flushed to the device in {:.2f} s",
-                    byte_size_text(bytes), times.copy_seconds, rate, times.flush_seconds));
+  report.set("bytes", bytes);
+  report.set("seconds", times.copy_seconds + times.flush_seconds);
+  report.line(fmt::format("wrote {} in {:.2f} s ({:.2f} GB/s), flushed to the device in {:.2f} s",
+                          byte_size_text(bytes), times.copy_seconds, rate, times.flush_seconds));
 }
 
 }  // namespace meg::tools

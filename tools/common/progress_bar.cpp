@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "tools/common/events.h"
 #include "tools/common/terminal_columns.h"
 
 namespace meg::tools {
@@ -124,6 +125,7 @@ ProgressBar::ProgressBar(int64_t log_interval)
 ProgressBar::~ProgressBar() { clear(); }
 
 void ProgressBar::update(const Progress& progress) {
+  send_progress(progress);
   if (options_.live) {
     redraw(progress);
   } else {

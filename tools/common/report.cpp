@@ -7,9 +7,11 @@
 #include <filesystem>
 #include <string>
 #include <system_error>
+#include <utility>
 
 #include "libmeg/text/terminal_text.h"
 #include "tools/common/byte_size.h"
+#include "tools/common/events.h"
 #include "tools/common/field_flags.h"
 
 namespace meg::tools {
@@ -30,6 +32,7 @@ int fail(const Status& status) {
   std::string message = status.message();
   for (size_t at = 0; (at = message.find('\n', at)) != message.npos;) message.replace(at, 1, "\\n");
   print_line("error", message);
+  send_error(Status(status.code(), std::move(message)));
   return 1;
 }
 
@@ -60,8 +63,14 @@ void note_new_folders(const std::string& path) {
                    first.string()));
 }
 
-void note(std::string_view text) { print_line("note", text); }
+void note(std::string_view text) {
+  print_line("note", text);
+  send_message("note", text);
+}
 
-void warning(std::string_view text) { print_line("warning", text); }
+void warning(std::string_view text) {
+  print_line("warning", text);
+  send_message("warning", text);
+}
 
 }  // namespace meg::tools

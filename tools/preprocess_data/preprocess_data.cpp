@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <limits>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
@@ -20,6 +21,7 @@
 #include "tools/common/flag_groups/tokenizer_flags.h"
 #include "tools/common/flags/flags.h"
 #include "tools/common/interruption.h"
+#include "tools/common/json_output.h"
 #include "tools/common/progress_bar.h"
 #include "tools/common/report.h"
 #include "tools/common/run_program.h"
@@ -46,6 +48,7 @@ struct Arguments {
   preprocess::PreprocessOptions options;
   tokenizer::TokenizerOptions tokenizer;
   int64_t log_interval = 1000;
+  bool json = false;
   bool split_sentences = false;
   bool keep_newlines = false;
   std::string language = "english";
@@ -191,6 +194,7 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
                "continue where the same command was killed; do nothing if it had finished");
   flags.toggle("--provenance", &arguments.options.provenance,
                "also write DATASET.provenance: the source of every document");
+  flags.toggle("--json", &arguments.json, "print one JSON object, and nothing else");
   arguments.args.set("workers", int64_t{available_processors()});
   flags.arguments(megatron::argument_rows(megatron::ArgumentFamily::kPreprocess), scope(),
                   &arguments.args);
@@ -200,27 +204,28 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
   return fail_by_code(status);
 }
 
-void print(const std::string& line) {
+/// Says a line of Megatron's, unless one JSON object is all that is printed.
+void print(const Arguments& arguments, const std::string& line) {
+  if (arguments.json) return;
   fmt::print("{}\n", line);
   std::fflush(stdout);
 }
 
-Result<std::unique_ptr<tokenizer::Tokenizer>> build_tokenizer(
-    const tokenizer::TokenizerOptions& options) {
-  print(fmt::format("> building {} tokenizer ...", options.tokenizer_type));
+Result<std::unique_ptr<tokenizer::Tokenizer>> build_tokenizer(const Arguments& arguments) {
+  print(arguments, fmt::format("> building {} tokenizer ...", arguments.tokenizer.tokenizer_type));
   MEG_ASSIGN_OR_RETURN(std::unique_ptr<tokenizer::Tokenizer> tokenizer,
-                       tokenizer::open_tokenizer(options));
+                       tokenizer::open_tokenizer(arguments.tokenizer));
   for (const std::string& text : tokenizer->warnings()) warning(text);
   const int64_t size = tokenizer->vocab_size();
   const int64_t blocks = (size + kMakeVocabSizeDivisibleBy - 1) / kMakeVocabSizeDivisibleBy;
   const int64_t padded = blocks * kMakeVocabSizeDivisibleBy;
-  print(fmt::format(" > padded vocab (size: {}) with {} dummy tokens (new size: {})", size,
-                    padded - size, padded));
+  print(arguments, fmt::format(" > padded vocab (size: {}) with {} dummy tokens (new size: {})",
+                               size, padded - size, padded));
   return tokenizer;
 }
 
 void print_summary(const preprocess::PreprocessSummary& summary, double seconds) {
-  if (summary.was_finished) print("already finished: nothing to do");
+  if (summary.was_finished) fmt::print("already finished: nothing to do\n");
   fmt::print("documents: {}\ntokens: {}\nbytes: {}\nseconds: {:.3f}\ntokens/s: {:.0f}\n",
              summary.documents, summary.tokens, summary.input_bytes, seconds,
              static_cast<double>(summary.tokens) / seconds);
@@ -231,21 +236,39 @@ void print_summary(const preprocess::PreprocessSummary& summary, double seconds)
     for (const std::string& prefix : summary.datasets) print_written_dataset(prefix);
   }
   std::fflush(stdout);
+}
+
+void print_json_summary(const preprocess::PreprocessSummary& summary, double seconds) {
+  nlohmann::ordered_json object = json_object();
+  object["already_finished"] = summary.was_finished;
+  object["documents"] = summary.documents;
+  object["tokens"] = summary.tokens;
+  object["bytes"] = summary.input_bytes;
+  object["seconds"] = seconds;
+  object["blank_lines"] = summary.blank_lines;
+  object["skipped_lines"] = summary.skipped_lines;
+  object["short_documents"] = summary.short_documents;
+  object["datasets"] = summary.datasets;
+  print_json(object);
+}
+
+void print_messages(const preprocess::PreprocessSummary& summary) {
   for (const std::string& text : summary.skipped_examples) note("skipped " + text);
   for (const std::string& text : summary.warnings) warning(text);
 }
 
 Status run(Arguments& arguments) {
   const Stopwatch startup;
-  for (const std::string& input : arguments.options.inputs) print("Opening " + input);
+  for (const std::string& input : arguments.options.inputs) print(arguments, "Opening " + input);
   note_new_folders(arguments.options.output_prefix);
   MEG_ASSIGN_OR_RETURN(const std::unique_ptr<tokenizer::Tokenizer> tokenizer,
-                       build_tokenizer(arguments.tokenizer));
+                       build_tokenizer(arguments));
   if (arguments.options.sentences) {
-    print("> sentences as nltk 3.10 splits them with " + arguments.options.sentences->punkt_folder);
+    print(arguments,
+          "> sentences as nltk 3.10 splits them with " + arguments.options.sentences->punkt_folder);
   }
   arguments.options.dataset_tokenizer = dataset_tokenizer(arguments.tokenizer, *tokenizer);
-  print(fmt::format("Time to startup: {}", startup.seconds()));
+  print(arguments, fmt::format("Time to startup: {}", startup.seconds()));
 
   const Stopwatch work;
   ProgressBar bar(arguments.log_interval);
@@ -257,7 +280,9 @@ Status run(Arguments& arguments) {
       preprocess::preprocess(arguments.options, *tokenizer, progress);
   bar.clear();
   MEG_RETURN_IF_ERROR(summary.status());
-  print_summary(*summary, work.seconds());
+  const double seconds = work.seconds();
+  arguments.json ? print_json_summary(*summary, seconds) : print_summary(*summary, seconds);
+  print_messages(*summary);
   return Status();
 }
 

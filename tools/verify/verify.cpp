@@ -29,7 +29,9 @@ int usage_main(int argc, const char* const* argv) {
                                  "found a {}: verify {} {}",
                                  path, command, command, path));
   }
-  return flags.parse(argc, argv).value_or(2);
+  // After a word that names nothing, the flags of what it was meant to name are no fault.
+  const int words = path.empty() || path[0] == '-' ? argc : 2;
+  return flags.parse(words, argv).value_or(2);
 }
 
 int main(int argc, const char* const* argv) {

@@ -13,6 +13,7 @@
 #include "libmeg/megatron/field_value.h"
 #include "libmeg/text/printable.h"
 #include "tools/common/build_info.h"
+#include "tools/common/events.h"
 #include "tools/common/flags/argument_flags.h"
 #include "tools/common/flags/flag_parser.h"
 #include "tools/common/report.h"
@@ -87,9 +88,14 @@ Result<ParsedFlags> parse_words(const FlagTable& table, std::span<const std::str
 }
 
 /// argparse's form and exit code: the usage, then the error as the last line.
-int usage_error(const FlagTable& table, std::string_view message, std::ostream& err) {
-  err << usage_line(table) << "\ntry: " << table.program << " --help\nerror: " << message
-      << std::endl;
+void print_error(const Status& status, std::ostream& err) {
+  err << "error: " << status.message() << std::endl;
+  send_error(status);
+}
+
+int usage_error(const FlagTable& table, std::string message, std::ostream& err) {
+  err << usage_line(table) << "\ntry: " << table.program << " --help\n";
+  print_error(Status(StatusCode::kInvalidArgument, std::move(message)), err);
   return kUsageError;
 }
 
@@ -151,13 +157,13 @@ std::optional<int> finish(const FlagTable& table, const ParsedFlags& parsed, std
   if (table.notes) print_notes(parsed.given, err);
   // What cannot be done comes before what is missing: adding the missing flags would not help.
   const auto not_yet = given_names(parsed.given, FlagSpec::Use::kNotYet);
-  const std::string refused = refused_arguments(parsed.given);
+  std::string refused = refused_arguments(parsed.given);
   if (!not_yet.empty()) {
-    err << "error: " << not_yet[0] << " is not supported yet" << std::endl;
+    print_error(make_error(StatusCode::kUnsupported, "{} is not supported yet", not_yet[0]), err);
     return kNotDone;
   }
   if (!refused.empty()) {
-    err << "error: " << refused << std::endl;
+    print_error(Status(StatusCode::kUnsupported, std::move(refused)), err);
     return kNotDone;
   }
   const std::vector<std::string> missing = missing_names(table, parsed);
