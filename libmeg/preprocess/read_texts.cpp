@@ -122,6 +122,7 @@ class Reading {
     int64_t left = documents_left_;  // Only one thread reads where there is a limit.
     int64_t text_bytes = 0;
     Status error;  // of the visitor
+    visitor.begin_part(chunk.number);
     const auto take = [&](std::string_view document, size_t record) -> Result<bool> {
       if (left == 0 || !error.ok()) return true;
       MEG_RETURN_IF_ERROR(reader.read(document, record, chunk));

@@ -39,6 +39,10 @@ class TextVisitor {
  public:
   virtual ~TextVisitor() = default;
 
+  /// Called before the texts of each part of the input, all of which this visitor gets, in order.
+  /// number: counts up in the order of the input.
+  virtual void begin_part(int64_t /*number*/) {}
+
   /// text: valid UTF-8 with text::kTextPadding readable bytes after it, valid during the call. An
   /// error ends the work.
   virtual Status visit(std::string_view text) = 0;

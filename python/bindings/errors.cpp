@@ -1,5 +1,7 @@
 #include "python/bindings/errors.h"
 
+#include <nanobind/stl/string.h>
+
 #include <exception>
 #include <string>
 

@@ -5,10 +5,14 @@
 #include <nanobind/stl/string_view.h>
 
 #include "libmeg/base/version.h"
+#include "python/bindings/checkpoint.h"
 #include "python/bindings/errors.h"
+#include "python/bindings/tokenizer.h"
 
 NB_MODULE(_core, module) {
   module.doc() = "The compiled part of libmeg.";
   module.attr("__version__") = meg::version();
   meg::python::bind_errors(module);
+  meg::python::bind_checkpoint(module);
+  meg::python::bind_tokenizer(module);
 }
