@@ -80,7 +80,9 @@ class ValueReader {
       case PickleKind::kFrozenSet:
         return nb::steal(PySet_New(list(node, depth).ptr()));
       default:
-        return is_dict(id) ? nb::object(dict(graph_.pairs(id), depth)) : description(id);
+        if (is_dict(id)) return dict(graph_.pairs(id), depth);
+        if (const auto data = graph_.as_bytes(id)) return nb::bytes(data->data(), data->size());
+        return description(id);
     }
   }
 
@@ -279,7 +281,7 @@ void bind_checkpoint(nb::module_& module) {
       .def("parameters", &Reader::parameters)
       .def("param_groups", &Reader::param_groups)
       .def("step", &Reader::step)
-      .def("read", &Reader::read, nb::arg("wanted"), nb::arg("into"))
+      .def("read", &Reader::read, nb::arg("wanted"), nb::arg("into").noconvert())
       .def("folder", [](const Reader& self) { return self.get().folder().folder; })
       .def("format",
            [](const Reader& self) {

@@ -697,8 +697,8 @@ CSV, plain text, Parquet and Arrow, compressed or not. The texts of several json
 another for each document. on_error="skip" leaves invalid lines out, with a UserWarning.
 max_documents: stops after so many, which one thread reads.
 
-Raises InvalidArgumentError for an invalid line (FILE: line L, byte B: ...), NotFoundError,
-IoError.)")
+Raises CorruptionError for an invalid line (FILE: line L, byte B: ...), NotFoundError for a missing
+file or key, IoError.)")
       .def("decode", &PythonTokenizer::decode, nb::arg("ids"),
            nb::sig("def decode(self, ids: collections.abc.Iterable[int] | numpy.typing.ArrayLike) "
                    "-> str"),

@@ -35,7 +35,10 @@ def _as_numpy(data: numpy.ndarray[Any, Any], tensor: Tensor) -> numpy.ndarray[An
 def _as_torch(data: numpy.ndarray[Any, Any], tensor: Tensor) -> torch.Tensor:
     import torch
 
-    return torch.from_numpy(data).view(getattr(torch, tensor.dtype)).reshape(tensor.shape)
+    dtype = getattr(torch, tensor.dtype)
+    if not data.size:  # which no view makes another dtype of
+        return torch.empty(tensor.shape, dtype=dtype)
+    return torch.from_numpy(data).view(dtype).reshape(tensor.shape)
 
 
 def _read(reader: CheckpointReader, tensors: list[Tensor]) -> list[numpy.ndarray[Any, Any]]:
