@@ -40,7 +40,7 @@ class TextVisitor {
   virtual ~TextVisitor() = default;
 
   /// Called before the texts of each part of the input, all of which this visitor gets, in order.
-  /// number: counts up in the order of the input.
+  /// number: counts up from 0 in the order of the input.
   virtual void begin_part(int64_t /*number*/) {}
 
   /// text: valid UTF-8 with text::kTextPadding readable bytes after it, valid during the call. An

@@ -9,14 +9,19 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
+#include <shared_mutex>
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -84,19 +89,122 @@ Status check_utf8(const PythonText& text) {
                     text::printable(text.text.substr(at, 4)));
 }
 
+/// The ids of one part of the texts, and how many each text has.
+struct Part {
+  TokenBuffer ids;
+  std::vector<int64_t> sizes;
+
+  void clear() {
+    ids.clear();
+    sizes.clear();
+  }
+};
+
+/// Joins parts in their order, each as soon as those before it are there, so that ids are in fresh
+/// memory only once: for long inputs the system takes longer to clear that than an encoder to fill
+/// it.
+class JoinedParts {
+ public:
+  explicit JoinedParts(DType dtype) : dtype_(dtype) {}
+
+  /// From any thread. number: counts up from 0. Gives back an empty part to fill.
+  Part add(int64_t number, Part part) {
+    struct Placed {
+      Part part;
+      int64_t place;  // of its first token
+    };
+    std::vector<Placed> ready;
+    {
+      const std::lock_guard lock(order_);
+      waiting_.emplace(number, std::move(part));
+      for (auto first = waiting_.begin(); first != waiting_.end() && first->first == next_;
+           first = waiting_.erase(first), ++next_) {
+        ready.push_back({std::move(first->second), offsets_.back()});
+        for (const int64_t size : ready.back().part.sizes) {
+          offsets_.push_back(offsets_.back() + size);
+        }
+      }
+      reserve(offsets_.back());
+    }
+    if (ready.empty()) return {.ids = TokenBuffer(dtype_), .sizes = {}};
+    const std::shared_lock lock(memory_);
+    for (const Placed& placed : ready) {
+      const std::span<const std::byte> ids = placed.part.ids.bytes();
+      if (!ids.empty()) {
+        std::memcpy(ids_.get() + placed.place * dtype_size(dtype_), ids.data(), ids.size());
+      }
+    }
+    ready[0].part.clear();
+    return std::move(ready[0].part);
+  }
+
+  /// (ids, offsets), after all parts.
+  nb::tuple arrays() {
+    const NewArray offsets(std::ssize(offsets_), "int64");
+    std::memcpy(offsets.data, offsets_.data(), offsets_.size() * sizeof(int64_t));
+    const auto tokens = static_cast<size_t>(offsets_.back());
+    const auto bits = static_cast<uint8_t>(8 * dtype_size(dtype_));
+    const auto code = dtype_ == DType::kUint16 ? nb::dlpack::dtype_code::UInt
+                                               : nb::dlpack::dtype_code::Int;
+    resize(std::max<int64_t>(offsets_.back(), 1));
+    const nb::capsule owner(ids_.get(), [](void* memory) noexcept { std::free(memory); });
+    std::byte* const data = ids_.release();
+    return nb::make_tuple(nb::ndarray<nb::numpy>(data, {tokens}, owner, {},
+                                                 {static_cast<uint8_t>(code), bits, 1}),
+                          offsets.array);
+  }
+
+ private:
+  struct Free {
+    void operator()(std::byte* memory) const { std::free(memory); }
+  };
+
+  void reserve(int64_t tokens) {
+    if (tokens <= capacity_) return;
+    const std::unique_lock lock(memory_);
+    resize(std::max(tokens, capacity_ + capacity_ / 2));
+  }
+
+  /// As TokenBuffer's: large memory grows by moving pages.
+  void resize(int64_t tokens) {
+    void* const moved =
+        std::realloc(ids_.get(), static_cast<size_t>(tokens) * static_cast<size_t>(dtype_size(dtype_)));
+    if (moved == nullptr) throw std::bad_alloc();
+    (void)ids_.release();
+    ids_.reset(static_cast<std::byte*>(moved));
+    capacity_ = tokens;
+  }
+
+  const DType dtype_;
+  std::mutex order_;  // guards what follows
+  std::map<int64_t, Part> waiting_;
+  int64_t next_ = 0;
+  std::vector<int64_t> offsets_ = {0};
+  int64_t capacity_ = 0;      // tokens
+  std::shared_mutex memory_;  // held to write into ids_; held alone to move it
+  std::unique_ptr<std::byte, Free> ids_;
+};
+
 /// Encodes the texts of one thread, part after part.
 class PartEncoder final : public preprocess::TextVisitor {
  public:
-  PartEncoder(TokenEncoder& encoder, DType dtype) : encoder_(encoder), ids_(dtype) {}
+  PartEncoder(TokenEncoder& encoder, DType dtype, JoinedParts& joined)
+      : encoder_(encoder), joined_(joined), part_{.ids = TokenBuffer(dtype), .sizes = {}} {}
 
   void begin_part(int64_t number) override {
-    parts_.push_back({.number = number, .first_token = ids_.size(), .first_text = texts()});
+    end_part();
+    number_ = number;
+  }
+
+  void end_part() {
+    if (number_.has_value()) part_ = joined_.add(*number_, std::move(part_));
+    number_.reset();
   }
 
   Status visit(std::string_view text) override {
-    const int64_t before = ids_.size();
-    MEG_RETURN_IF_ERROR(encoder_.encode(text, ids_));
-    sizes_.push_back(ids_.size() - before);
+    const int64_t before = part_.ids.size();
+    MEG_RETURN_IF_ERROR(encoder_.encode(text, part_.ids));
+    part_.sizes.push_back(part_.ids.size() - before);
     return {};
   }
 
@@ -108,89 +216,11 @@ class PartEncoder final : public preprocess::TextVisitor {
   }
 
  private:
-  friend class EncodedParts;
-
-  struct Part {
-    int64_t number = 0;
-    int64_t first_token = 0, first_text = 0;  ///< In the encoder's own order.
-    int64_t token_place = 0, text_place = 0;  ///< In the order of all.
-  };
-
-  int64_t texts() const { return std::ssize(sizes_); }
-
-  /// The end of a part in the encoder's own order: tokens and texts.
-  std::pair<int64_t, int64_t> end_of(size_t part) const {
-    if (part + 1 == parts_.size()) return {ids_.size(), texts()};
-    return {parts_[part + 1].first_token, parts_[part + 1].first_text};
-  }
-
   TokenEncoder& encoder_;
-  TokenBuffer ids_;
-  std::vector<int64_t> sizes_;  // tokens of each text
-  std::vector<Part> parts_;
+  JoinedParts& joined_;
+  Part part_;
+  std::optional<int64_t> number_;
   std::vector<char> padded_;
-};
-
-/// What several PartEncoders made, joined in the order of the parts.
-class EncodedParts {
- public:
-  explicit EncodedParts(std::span<PartEncoder> encoders) : encoders_(encoders) {
-    struct Numbered {
-      PartEncoder* encoder;
-      size_t index;
-
-      int64_t number() const { return encoder->parts_[index].number; }
-    };
-
-    std::vector<Numbered> parts;
-    for (PartEncoder& encoder : encoders) {
-      for (size_t i = 0; i < encoder.parts_.size(); ++i) parts.push_back({&encoder, i});
-    }
-    std::sort(parts.begin(), parts.end(),
-              [](const Numbered& a, const Numbered& b) { return a.number() < b.number(); });
-    for (const Numbered& part : parts) {
-      PartEncoder::Part& placed = part.encoder->parts_[part.index];
-      const auto [token_end, text_end] = part.encoder->end_of(part.index);
-      placed.token_place = std::exchange(tokens_, tokens_ + token_end - placed.first_token);
-      placed.text_place = std::exchange(texts_, texts_ + text_end - placed.first_text);
-    }
-  }
-
-  int64_t tokens() const { return tokens_; }
-
-  int64_t texts() const { return texts_; }
-
-  /// ids: of tokens() items; offsets: of texts() + 1.
-  void write(std::byte* ids, int64_t* offsets) const {
-    offsets[0] = 0;
-    if (encoders_.size() == 1) return write_parts(encoders_[0], ids, offsets);
-    ThreadPool pool(static_cast<int>(encoders_.size()));
-    for (const PartEncoder& encoder : encoders_) {
-      pool.submit([&encoder, ids, offsets] { write_parts(encoder, ids, offsets); });
-    }
-    pool.wait();
-  }
-
- private:
-  static void write_parts(const PartEncoder& encoder, std::byte* ids, int64_t* offsets) {
-    const std::span<const std::byte> own = encoder.ids_.bytes();
-    const int item = encoder.ids_.item_size();
-    for (size_t i = 0; i < encoder.parts_.size(); ++i) {
-      const PartEncoder::Part& part = encoder.parts_[i];
-      const auto [token_end, text_end] = encoder.end_of(i);
-      const auto bytes = static_cast<size_t>((token_end - part.first_token) * item);
-      if (bytes > 0)
-        std::memcpy(ids + part.token_place * item, &own[0] + part.first_token * item, bytes);
-      int64_t end = part.token_place;
-      for (int64_t text = part.first_text; text < text_end; ++text) {
-        end += encoder.sizes_[static_cast<size_t>(text)];
-        offsets[part.text_place + 1 + text - part.first_text] = end;
-      }
-    }
-  }
-
-  std::span<PartEncoder> encoders_;
-  int64_t tokens_ = 0, texts_ = 0;
 };
 
 /// The texts of a batch, shared out to threads in parts of about kPartBytes.
@@ -201,9 +231,9 @@ class Batch {
   /// Encodes parts until there are no more. Errors are those of the first text that has one.
   void encode(PartEncoder& encoder, const std::atomic<bool>& stop) {
     while (!stop) {
-      const auto [begin, end] = next_part();
-      if (begin == end) return;
-      encoder.begin_part(static_cast<int64_t>(begin));
+      const auto [number, begin, end] = next_part();
+      if (begin == end) return encoder.end_part();
+      encoder.begin_part(number);
       for (size_t i = begin; i < end; ++i) {
         Status status = check_utf8(texts_[i]);
         if (status.ok()) status = encoder.visit_unpadded(texts_[i].text);
@@ -215,14 +245,15 @@ class Batch {
   Status status() const { return status_; }
 
  private:
-  std::pair<size_t, size_t> next_part() {
+  /// A part's number, its first text, and its end; an empty one after the last.
+  std::tuple<int64_t, size_t, size_t> next_part() {
     const std::lock_guard lock(mutex_);
-    if (!status_.ok()) return {0, 0};
+    if (!status_.ok()) return {};
     const size_t begin = next_;
     for (size_t bytes = 0; next_ < texts_.size() && bytes < kPartBytes; ++next_) {
       bytes += texts_[next_].text.size() + 1;
     }
-    return {begin, next_};
+    return {parts_++, begin, next_};
   }
 
   void fail(size_t text, const Status& status) {
@@ -235,6 +266,7 @@ class Batch {
   const std::vector<PythonText> texts_;
   std::mutex mutex_;
   size_t next_ = 0;
+  int64_t parts_ = 0;
   size_t failed_ = 0;
   Status status_;
 };
@@ -270,24 +302,13 @@ class PythonTokenizer {
 
   nb::object encode(nb::handle text) {
     const PythonText given = python_text(text);
-    const Encoders encoders(*this, DType::kInt32, 1);
-    PartEncoder encoder(encoders[0], DType::kInt32);
-    encoder.begin_part(0);
-    const auto work = [&](const std::atomic<bool>&) {
-      const Status status = check_utf8(given);
-      return (status.ok() ? encoder.visit_unpadded(given.text) : status)
-          .with_prefix(place_of(std::nullopt));
-    };
-    if (given.text.size() < kFewBytes) {
-      check(work(false));
-    } else {
-      run_interruptibly(work);
-    }
-    const EncodedParts parts(std::span(&encoder, 1));
-    const NewArray ids(parts.tokens(), "int32");
-    int64_t offsets[2];
-    parts.write(ids.data, offsets);
-    return ids.array;
+    return encode_with(DType::kInt32, 1, given.text.size() < kFewBytes,
+                       [&](std::span<PartEncoder> encoders, const std::atomic<bool>&) {
+                         encoders[0].begin_part(0);
+                         Status status = check_utf8(given);
+                         if (status.ok()) status = encoders[0].visit_unpadded(given.text);
+                         return status.with_prefix(place_of(std::nullopt));
+                       })[0];
   }
 
   nb::tuple encode_batch(nb::handle texts, std::optional<int> threads, nb::handle dtype) {
@@ -398,22 +419,20 @@ class PythonTokenizer {
   template <class Work>
   nb::tuple encode_with(DType dtype, int threads, bool at_once, const Work& work) {
     const Encoders encoders(*this, dtype, threads);
+    JoinedParts joined(dtype);
     std::vector<PartEncoder> parts;
-    for (int i = 0; i < threads; ++i) parts.emplace_back(encoders[static_cast<size_t>(i)], dtype);
+    parts.reserve(static_cast<size_t>(threads));
+    for (size_t i = 0; i < static_cast<size_t>(threads); ++i) {
+      parts.emplace_back(encoders[i], dtype, joined);
+    }
     if (at_once) {
       check(work(std::span(parts), std::atomic<bool>(false)));
     } else {
       run_interruptibly(
           [&](const std::atomic<bool>& stop) { return work(std::span(parts), stop); });
     }
-    const EncodedParts encoded(parts);
-    const NewArray ids(encoded.tokens(), std::string(dtype_name(dtype)).c_str());
-    const NewArray offsets(encoded.texts() + 1, "int64");
-    {
-      const nb::gil_scoped_release release;
-      encoded.write(ids.data, offsets.as<int64_t>());
-    }
-    return nb::make_tuple(ids.array, offsets.array);
+    for (PartEncoder& part : parts) part.end_part();
+    return joined.arrays();
   }
 
   DType item_dtype(nb::handle dtype) const {
