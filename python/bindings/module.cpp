@@ -6,7 +6,9 @@
 
 #include "libmeg/base/version.h"
 #include "python/bindings/checkpoint.h"
+#include "python/bindings/dataset.h"
 #include "python/bindings/errors.h"
+#include "python/bindings/samples.h"
 #include "python/bindings/tokenizer.h"
 
 NB_MODULE(_core, module) {
@@ -14,5 +16,7 @@ NB_MODULE(_core, module) {
   module.attr("__version__") = meg::version();
   meg::python::bind_errors(module);
   meg::python::bind_checkpoint(module);
+  meg::python::bind_dataset(module);
+  meg::python::bind_samples(module);
   meg::python::bind_tokenizer(module);
 }

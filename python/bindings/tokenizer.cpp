@@ -113,6 +113,7 @@ class JoinedParts {
       Part part;
       int64_t place;  // of its first token
     };
+
     std::vector<Placed> ready;
     {
       const std::lock_guard lock(order_);
@@ -144,14 +145,14 @@ class JoinedParts {
     std::memcpy(offsets.data, offsets_.data(), offsets_.size() * sizeof(int64_t));
     const auto tokens = static_cast<size_t>(offsets_.back());
     const auto bits = static_cast<uint8_t>(8 * dtype_size(dtype_));
-    const auto code = dtype_ == DType::kUint16 ? nb::dlpack::dtype_code::UInt
-                                               : nb::dlpack::dtype_code::Int;
+    const auto code =
+        dtype_ == DType::kUint16 ? nb::dlpack::dtype_code::UInt : nb::dlpack::dtype_code::Int;
     resize(std::max<int64_t>(offsets_.back(), 1));
     const nb::capsule owner(ids_.get(), [](void* memory) noexcept { std::free(memory); });
     std::byte* const data = ids_.release();
-    return nb::make_tuple(nb::ndarray<nb::numpy>(data, {tokens}, owner, {},
-                                                 {static_cast<uint8_t>(code), bits, 1}),
-                          offsets.array);
+    return nb::make_tuple(
+        nb::ndarray<nb::numpy>(data, {tokens}, owner, {}, {static_cast<uint8_t>(code), bits, 1}),
+        offsets.array);
   }
 
  private:
@@ -167,8 +168,8 @@ class JoinedParts {
 
   /// As TokenBuffer's: large memory grows by moving pages.
   void resize(int64_t tokens) {
-    void* const moved =
-        std::realloc(ids_.get(), static_cast<size_t>(tokens) * static_cast<size_t>(dtype_size(dtype_)));
+    void* const moved = std::realloc(
+        ids_.get(), static_cast<size_t>(tokens) * static_cast<size_t>(dtype_size(dtype_)));
     if (moved == nullptr) throw std::bad_alloc();
     (void)ids_.release();
     ids_.reset(static_cast<std::byte*>(moved));

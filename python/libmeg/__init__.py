@@ -3,14 +3,26 @@
 import importlib
 
 from libmeg import errors
-from libmeg._core import Tokenizer, __version__
+from libmeg._core import GPTDataset, IndexedDataset, IndexedDatasetBuilder, Tokenizer, __version__
 from libmeg.checkpoint import Checkpoint, open_checkpoint
 from libmeg.errors import Error
 
 # Imported when they are first used, for what they import takes longer than everything else here.
 _LATER = {name: "libmeg.programs" for name in ("merge", "preprocess", "reshape", "verify")}
+_LATER["gpt_datasets"] = "libmeg.samples"
 
-__all__ = ["Checkpoint", "Error", "Tokenizer", "__version__", "errors", "open_checkpoint", *_LATER]
+__all__ = [
+    "Checkpoint",
+    "Error",
+    "GPTDataset",
+    "IndexedDataset",
+    "IndexedDatasetBuilder",
+    "Tokenizer",
+    "__version__",
+    "errors",
+    "open_checkpoint",
+    *_LATER,
+]
 
 
 def __getattr__(name):

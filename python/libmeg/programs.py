@@ -35,7 +35,8 @@ def find_program(name: str) -> str:
     raise errors.NotFoundError(f"{name}: this libmeg has no such program")
 
 
-def _flags(options):
+def flags_of(options):
+    """Keywords as words of a command line."""
     flags = []
     for name, value in options.items():
         if value is None or value is False:
@@ -152,7 +153,7 @@ class _Process:
 
 
 def _run(program, arguments, options, *, progress=None, lines=None, accepted=(0,)):
-    command = [find_program(program), *arguments, *_flags({**options, "json": True})]
+    command = [find_program(program), *arguments, *flags_of({**options, "json": True})]
     process = _Process(command, lines is not None, progress)
     try:
         try:

@@ -101,15 +101,7 @@ std::vector<std::string> missing_flags(const PretrainFlags& run) {
 
 void set_batches(const PretrainFlags& run, const samples::DataRun& data,
                  const Vocabulary& vocabulary, train::BatchOptions& batches) {
-  batches.sample.sequence_length = data.config.sequence_length;
-  batches.sample.extra_token = data.config.extra_token;
-  batches.sample.eod = vocabulary.eod;
-  batches.sample.pad = samples::pad_of_samples(
-      vocabulary.pad, vocabulary.eod, run.data.allow_ambiguous_pad_tokens, data.config.version);
-  batches.sample.reset_position_ids = run.data.reset_position_ids;
-  batches.sample.reset_attention_mask =
-      run.data.reset_attention_mask && run.data.create_attention_mask;
-  batches.sample.eod_mask_loss = run.data.eod_mask_loss;
+  batches.sample = sample_options(run.data, data, vocabulary.eod, vocabulary.pad);
   batches.dataloader_type = data.dataloader_type;
   batches.micro_batch_size = data.micro_batch_size;
   batches.eval_micro_batch_size = run.data.length.eval_micro_batch_size;

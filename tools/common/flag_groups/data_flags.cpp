@@ -124,6 +124,18 @@ Result<samples::DataRun> resolve_data_flags(
   return run;
 }
 
+samples::GptSampleOptions sample_options(const DataFlags& data, const samples::DataRun& run,
+                                         int64_t eod, std::optional<int64_t> pad) {
+  return {
+      .sequence_length = run.config.sequence_length,
+      .extra_token = run.config.extra_token,
+      .eod = eod,
+      .pad = samples::pad_of_samples(pad, eod, data.allow_ambiguous_pad_tokens, run.config.version),
+      .reset_position_ids = data.reset_position_ids,
+      .reset_attention_mask = data.reset_attention_mask && data.create_attention_mask,
+      .eod_mask_loss = data.eod_mask_loss};
+}
+
 std::optional<std::string> environment_world_size() {
   const char* value = std::getenv("WORLD_SIZE");
   return value != nullptr ? std::optional<std::string>(value) : std::nullopt;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -7,6 +8,7 @@
 #include "libmeg/megatron/argument_values.h"
 #include "libmeg/megatron/field_reader.h"
 #include "libmeg/samples/data_run.h"
+#include "libmeg/samples/gpt_sample.h"
 #include "tools/common/flag_groups/tokenizer_flags.h"
 #include "tools/common/flags/flags.h"
 
@@ -40,6 +42,11 @@ Status finish_data_flags(const megatron::ArgumentValues& args, DataFlags& data);
 /// a dataset was made with another one.
 Result<samples::DataRun> resolve_data_flags(
     const DataFlags& data, const std::optional<std::string>& environment_world_size);
+
+/// How texts of the run become samples. eod: of the tokenizer, -1 where it has none; pad: from
+/// tokenizer::pad_of_datasets().
+samples::GptSampleOptions sample_options(const DataFlags& data, const samples::DataRun& run,
+                                         int64_t eod, std::optional<int64_t> pad);
 
 /// WORLD_SIZE of this process's environment.
 std::optional<std::string> environment_world_size();

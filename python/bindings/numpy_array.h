@@ -1,0 +1,37 @@
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+
+namespace meg::python {
+
+enum class Writable { kNo, kYes };
+
+/// A numpy array in place: `owner` keeps its memory until the array and all of its views are gone.
+/// The address need not be a multiple of the item's size.
+template <class Owner>
+nanobind::object array_on(const void* data, std::initializer_list<size_t> shape,
+                          nanobind::dlpack::dtype dtype, std::shared_ptr<Owner> owner,
+                          Writable writable) {
+  namespace nb = nanobind;
+  auto held = std::make_unique<std::shared_ptr<Owner>>(std::move(owner));
+  const nb::capsule capsule(
+      held.get(), [](void* given) noexcept { delete static_cast<std::shared_ptr<Owner>*>(given); });
+  held.release();
+  // An empty file has no address, and numpy takes none for memory of its own to allocate.
+  static std::byte nothing;
+  void* const begin = data != nullptr ? const_cast<void*>(data) : &nothing;
+  if (writable == Writable::kYes) {
+    return nb::cast(
+        nb::ndarray<nb::numpy>(begin, shape.size(), shape.begin(), capsule, nullptr, dtype));
+  }
+  return nb::cast(
+      nb::ndarray<nb::numpy, nb::ro>(begin, shape.size(), shape.begin(), capsule, nullptr, dtype));
+}
+
+}  // namespace meg::python

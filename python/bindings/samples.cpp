@@ -1,0 +1,430 @@
+#include "python/bindings/samples.h"
+
+#include <fmt/format.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "libmeg/samples/batches/batch_sampler.h"
+#include "libmeg/samples/batches/sample_loader.h"
+#include "libmeg/samples/gpt_datasets.h"
+#include "libmeg/samples/gpt_sample.h"
+#include "libmeg/tokenizer/registry/open_tokenizer.h"
+#include "python/bindings/errors.h"
+#include "python/bindings/interruption.h"
+#include "python/bindings/numpy_array.h"
+#include "tools/common/flag_groups/data_flags.h"
+
+namespace meg::python {
+namespace {
+
+namespace nb = nanobind;
+using samples::SampleDataset;
+
+/// What the three sets of one run share.
+struct Run {
+  std::vector<std::string> flags;
+  samples::GptDatasets datasets;
+  samples::GptSampleOptions sample;
+  samples::DataRun data;
+};
+
+/// The data flags of a training command line.
+tools::DataFlags parse_flags(const std::vector<std::string>& words) {
+  tools::DataFlags data;
+  megatron::ArgumentValues args;
+  tools::Flags flags("GPTDataset", "the samples of a training run");
+  tools::declare_data_flags(flags, data, args);
+  std::vector<const char*> argv = {"GPTDataset"};
+  for (const std::string& word : words) argv.push_back(word.c_str());
+  std::ostringstream out;
+  std::ostringstream err;
+  const std::optional<int> code = flags.parse(static_cast<int>(argv.size()), argv.data(), out, err);
+  if (code.has_value()) {
+    const std::string said = err.str();
+    constexpr std::string_view kError = "error: ";
+    const size_t at = said.rfind(kError);
+    check(Status(StatusCode::kInvalidArgument,
+                 at == std::string::npos
+                     ? "expected flags of samples, found one that only prints"
+                     : said.substr(at + kError.size(), said.find('\n', at) - at - kError.size())));
+  }
+  check(tools::finish_data_flags(args, data));
+  return data;
+}
+
+/// The tokens that end a document and fill a sample up, as the trainer takes them.
+void take_tokenizer(const tools::DataFlags& flags, Run& run) {
+  if (flags.mock_data) return;
+  const tokenizer::TokenizerOptions options = value_of(tools::tokenizer_options(flags));
+  const auto tokenizer = value_of(tokenizer::open_tokenizer(options));
+  run.sample = tools::sample_options(flags, run.data, tokenizer->eod().value_or(-1),
+                                     tokenizer::pad_of_datasets(*tokenizer, options));
+}
+
+/// Calls `progress` after every cache; what it raises is kept, for it must not pass through the
+/// library.
+class Progress {
+ public:
+  explicit Progress(nb::object progress) : progress_(std::move(progress)) {}
+
+  void call(samples::Split split, int64_t done, int64_t datasets) {
+    if (progress_.is_none()) return;
+    const nb::gil_scoped_acquire acquire;
+    try {
+      const std::string_view name = samples::split_name(split);
+      const nb::object wanted = progress_(nb::str(name.data(), name.size()), done, datasets);
+      if (wanted.ptr() == Py_False) stopped_ = true;
+    } catch (nb::python_error& error) {
+      raised_.emplace(std::move(error));
+      stopped_ = true;
+    }
+  }
+
+  bool stopped() const { return stopped_; }
+
+  /// With the GIL.
+  void rethrow() {
+    if (raised_.has_value()) throw std::move(*raised_);
+  }
+
+ private:
+  nb::object progress_;
+  std::atomic<bool> stopped_ = false;
+  std::optional<nb::python_error> raised_;
+};
+
+Status build(const tools::DataFlags& flags, const std::atomic<bool>& stop, Progress& progress,
+             Run& run) {
+  MEG_ASSIGN_OR_RETURN(run.data, tools::resolve_data_flags(flags, tools::environment_world_size()));
+  run.sample = tools::sample_options(flags, run.data, -1, std::nullopt);
+  take_tokenizer(flags, run);
+  samples::GptDataConfig config = run.data.config;
+  config.cancelled = [&] { return stop || progress.stopped(); };
+  config.waiting = [&](const std::string&) { return !config.cancelled(); };
+  config.cache_progress = [&](samples::Split split, int64_t done, int64_t datasets) {
+    progress.call(split, done, datasets);
+  };
+  MEG_ASSIGN_OR_RETURN(run.datasets, samples::build_gpt_datasets(config));
+  // The last of its calls may have said so.
+  if (progress.stopped()) return Status(StatusCode::kCancelled, "progress: returned False");
+  return {};
+}
+
+std::shared_ptr<const Run> open_run(const std::vector<std::string>& words,
+                                    const nb::object& callback) {
+  auto run = std::make_shared<Run>();
+  run->flags = words;
+  Progress progress(callback);
+  Status status;
+  run_interruptibly([&](const std::atomic<bool>& stop) {
+    status = build(parse_flags(words), stop, progress, *run);
+    return Status();
+  });
+  progress.rethrow();
+  check(std::move(status));
+  return run;
+}
+
+template <class T>
+nb::object array_of(std::shared_ptr<std::vector<T>> values, std::initializer_list<size_t> shape) {
+  const T* const data = values->data();
+  return array_on(data, shape, nb::dtype<T>(), std::move(values), Writable::kYes);
+}
+
+/// Arrays of b samples, in memory of their own.
+class Fields {
+ public:
+  Fields(int64_t samples, const samples::GptSampleOptions& options)
+      : samples_(static_cast<size_t>(samples)),
+        length_(static_cast<size_t>(options.sequence_length)),
+        tokens_(make<int64_t>(samples_ * length_)),
+        labels_(make<int64_t>(samples_ * length_)),
+        loss_mask_(make<float>(samples_ * length_)),
+        position_ids_(make<int64_t>(samples_ * length_)),
+        attention_mask_(
+            make<uint8_t>(options.reset_attention_mask ? samples_ * length_ * length_ : 0)) {}
+
+  samples::GptSampleFields spans() const {
+    return {.tokens = *tokens_,
+            .labels = *labels_,
+            .loss_mask = *loss_mask_,
+            .position_ids = *position_ids_,
+            .attention_mask = *attention_mask_};
+  }
+
+  void copy(const samples::MicroBatch& batch) const {
+    std::copy(batch.tokens.begin(), batch.tokens.end(), tokens_->begin());
+    std::copy(batch.labels.begin(), batch.labels.end(), labels_->begin());
+    std::copy(batch.loss_mask.begin(), batch.loss_mask.end(), loss_mask_->begin());
+    std::copy(batch.position_ids.begin(), batch.position_ids.end(), position_ids_->begin());
+    std::copy(batch.attention_mask.begin(), batch.attention_mask.end(), attention_mask_->begin());
+  }
+
+  nb::dict one() const { return dict({length_}, {1, length_, length_}); }
+
+  nb::dict batch() const { return dict({samples_, length_}, {samples_, 1, length_, length_}); }
+
+ private:
+  template <class T>
+  static std::shared_ptr<std::vector<T>> make(size_t size) {
+    return std::make_shared<std::vector<T>>(size);
+  }
+
+  nb::dict dict(std::initializer_list<size_t> shape,
+                std::initializer_list<size_t> mask_shape) const {
+    nb::dict fields;
+    fields["tokens"] = array_of(tokens_, shape);
+    fields["labels"] = array_of(labels_, shape);
+    if (!attention_mask_->empty()) {
+      fields["attention_mask"] = array_on(attention_mask_->data(), mask_shape, nb::dtype<bool>(),
+                                          attention_mask_, Writable::kYes);
+    }
+    fields["loss_mask"] = array_of(loss_mask_, shape);
+    fields["position_ids"] = array_of(position_ids_, shape);
+    return fields;
+  }
+
+  size_t samples_;
+  size_t length_;
+  std::shared_ptr<std::vector<int64_t>> tokens_;
+  std::shared_ptr<std::vector<int64_t>> labels_;
+  std::shared_ptr<std::vector<float>> loss_mask_;
+  std::shared_ptr<std::vector<int64_t>> position_ids_;
+  std::shared_ptr<std::vector<uint8_t>> attention_mask_;
+};
+
+/// The micro-batches of one data-parallel rank.
+class Batches {
+ public:
+  Batches(std::shared_ptr<const Run> run, std::unique_ptr<samples::SampleLoader> loader)
+      : run_(std::move(run)), loader_(std::move(loader)) {}
+
+  nb::dict next() {
+    std::optional<Fields> fields;
+    auto numbers = std::make_shared<std::vector<int64_t>>();
+    {
+      const nb::gil_scoped_release release;
+      const std::lock_guard lock(mutex_);
+      const samples::MicroBatch* const batch = value_of(loader_->next());
+      if (batch != nullptr) {
+        fields.emplace(batch->samples, run_->sample).copy(*batch);
+        numbers->assign(batch->sample_numbers.begin(), batch->sample_numbers.end());
+      }
+    }
+    if (!fields.has_value()) throw nb::stop_iteration();
+    nb::dict batch = fields->batch();
+    batch["sample_numbers"] = array_of(numbers, {numbers->size()});
+    return batch;
+  }
+
+ private:
+  std::shared_ptr<const Run> run_;  ///< Outlives the loader, which reads its datasets.
+  std::unique_ptr<samples::SampleLoader> loader_;
+  std::mutex mutex_;
+};
+
+/// The samples of one split.
+class GPTDataset {
+ public:
+  GPTDataset(std::shared_ptr<const Run> run, samples::Split split)
+      : run_(std::move(run)), split_(split) {}
+
+  size_t size() const { return static_cast<size_t>(data().size()); }
+
+  nb::dict item(nb::handle index) const {
+    const std::shared_ptr<std::vector<int64_t>> text = read(index);
+    const Fields fields(1, run_->sample);
+    {
+      const nb::gil_scoped_release release;
+      samples::fill_gpt_sample(*text, run_->sample, fields.spans());
+    }
+    return fields.one();
+  }
+
+  nb::object text(nb::handle index) const {
+    const std::shared_ptr<std::vector<int64_t>> text = read(index);
+    return array_of(text, {text->size()});
+  }
+
+  nb::list source(nb::handle index) const {
+    const samples::SampleSource source = value_of(data().source(number_of(index)));
+    const std::string prefix = data().prefixes()[static_cast<size_t>(source.dataset)];
+    nb::list parts;
+    for (const samples::SamplePart& part : source.parts) {
+      if (part.length == 0) continue;
+      parts.append(nb::make_tuple(prefix, part.sequence, part.offset, part.length));
+    }
+    return parts;
+  }
+
+  std::unique_ptr<Batches> batches(int64_t micro_batch_size, int64_t data_parallel_rank,
+                                   int64_t data_parallel_size, int64_t consumed_samples,
+                                   const std::string& dataloader_type, bool data_sharding,
+                                   int num_workers, int ahead) const {
+    const nb::gil_scoped_release release;
+    samples::BatchSampler::Options order{.total_samples = data().size(),
+                                         .consumed_samples = consumed_samples,
+                                         .micro_batch_size = micro_batch_size,
+                                         .data_parallel_rank = data_parallel_rank,
+                                         .data_parallel_size = data_parallel_size,
+                                         .data_sharding = data_sharding};
+    if (dataloader_type == "cyclic") {
+      order.type = samples::DataloaderType::kCyclic;
+    } else if (dataloader_type != "single") {
+      check(make_error(StatusCode::kInvalidArgument,
+                       "dataloader_type: expected \"single\" or \"cyclic\", found \"{}\"",
+                       dataloader_type));
+    }
+    samples::SampleLoader::Options options{.sample = run_->sample,
+                                           .micro_batch_size = micro_batch_size,
+                                           .threads = num_workers,
+                                           .ahead = ahead};
+    return std::make_unique<Batches>(
+        run_, value_of(samples::SampleLoader::create(
+                  data(), value_of(samples::BatchSampler::create(order)), options)));
+  }
+
+  const std::vector<std::string>& flags() const { return run_->flags; }
+
+  const std::vector<std::string>& notes() const { return run_->datasets.notes; }
+
+  std::vector<std::string> prefixes() const { return data().prefixes(); }
+
+  std::string split() const { return std::string(samples::split_name(split_)); }
+
+  int64_t sequence_length() const { return run_->sample.sequence_length; }
+
+ private:
+  const SampleDataset& data() const {
+    return *run_->datasets.splits[samples::split_number(split_)];
+  }
+
+  int64_t number_of(nb::handle index) const {
+    const Py_ssize_t number = PyNumber_AsSsize_t(index.ptr(), PyExc_IndexError);
+    if (number == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
+    const int64_t count = data().size();
+    return number < 0 && number >= -count ? number + count : number;
+  }
+
+  std::shared_ptr<std::vector<int64_t>> read(nb::handle index) const {
+    const int64_t sample = number_of(index);
+    auto text = std::make_shared<std::vector<int64_t>>(static_cast<size_t>(data().text_length()));
+    const nb::gil_scoped_release release;
+    check(data().text(sample, run_->sample.pad, *text));
+    return text;
+  }
+
+  std::shared_ptr<const Run> run_;
+  samples::Split split_;
+};
+
+nb::object set_of(const std::shared_ptr<const Run>& run, samples::Split split) {
+  if (run->datasets.splits[samples::split_number(split)] == nullptr) return nb::none();
+  return nb::cast(GPTDataset(run, split));
+}
+
+nb::tuple from_flags(const std::vector<std::string>& flags, const nb::object& progress) {
+  const std::shared_ptr<const Run> run = open_run(flags, progress);
+  return nb::make_tuple(set_of(run, samples::Split::kTrain), set_of(run, samples::Split::kValid),
+                        set_of(run, samples::Split::kTest));
+}
+
+}  // namespace
+
+void bind_samples(nb::module_& module) {
+  nb::class_<Batches>(
+      module, "Batches",
+      R"(An iterator over the micro-batches of one data-parallel rank, read ahead by threads.
+
+Each is a dictionary of what GPTDataset has for a sample, of shape [b, L] (attention_mask: [b, 1, L, L]), and
+``sample_numbers``: int64, [b]. The arrays are the caller's. Every thread may take the next one.)")
+      .def(
+          "__iter__", [](nb::object self) { return self; },
+          nb::sig("def __iter__(self) -> Batches"))
+      .def("__next__", &Batches::next, nb::sig("def __next__(self) -> dict[str, typing.Any]"));
+
+  nb::class_<GPTDataset>(module, "GPTDataset",
+                         R"(The samples of one split of a run, in Megatron's order.
+
+``libmeg.gpt_datasets(...)`` and ``GPTDataset.from_flags(...)`` make them. ``dataset[i]`` is a dictionary of numpy arrays,
+as Megatron's GPTDataset gives it: ``tokens``, ``labels``, ``position_ids`` (int64, [L]), ``loss_mask`` (float32,
+[L]) and, with ``reset_attention_mask``, ``attention_mask`` (bool, [1, L, L], True is hidden); without it attention
+is causal. Any number of threads may read one set; pickled, it is opened again by its flags and finds its index caches.)")
+      .def("__len__", &GPTDataset::size, "The number of samples.")
+      .def("__getitem__", &GPTDataset::item, nb::arg("idx"),
+           nb::sig("def __getitem__(self, idx: int, /) -> dict[str, typing.Any]"),
+           R"(Sample ``idx``, which may be negative.
+
+Raises:
+    IndexError: there is no such sample. CorruptionError: an index points outside its data.)")
+      .def("text", &GPTDataset::text, nb::arg("idx"),
+           nb::sig("def text(self, idx: int) -> numpy.typing.NDArray[numpy.int64]"),
+           "The tokens of sample ``idx``: int64, [L + 1], or [L] with ``no_extra_token``.")
+      .def("source", &GPTDataset::source, nb::arg("idx"),
+           nb::sig("def source(self, idx: int) -> list[tuple[str, int, int, int]]"),
+           "Where they come from: (prefix, sequence, first token in it, tokens) of each part.")
+      .def("batches", &GPTDataset::batches, nb::arg("micro_batch_size"),
+           nb::arg("data_parallel_rank") = 0, nb::arg("data_parallel_size") = 1,
+           nb::arg("consumed_samples") = 0, nb::arg("dataloader_type") = "single",
+           nb::arg("data_sharding") = true, nb::arg("num_workers") = 2, nb::arg("ahead") = 4,
+           R"(The micro-batches of a rank, in the order of Megatron's samplers.
+
+Args:
+    micro_batch_size: samples in each.
+    data_parallel_rank, data_parallel_size: the rank.
+    consumed_samples: by all ranks before.
+    dataloader_type: "single" (in order, once; an incomplete batch is dropped) or "cyclic" (shuffled in each epoch,
+        without end).
+    data_sharding: with "cyclic", each rank keeps to its own part.
+    num_workers: threads that read; 0: whoever asks.
+    ahead: micro-batches read ahead.)")
+      .def_prop_ro("sequence_length", &GPTDataset::sequence_length, "L, tokens of a sample.")
+      .def_prop_ro("split", &GPTDataset::split, "\"train\", \"valid\" or \"test\".")
+      .def_prop_ro("prefixes", &GPTDataset::prefixes, "The datasets that samples come from.")
+      .def_prop_ro("flags", &GPTDataset::flags, "The flags that it was made by.")
+      .def_prop_ro("notes", &GPTDataset::notes, "What a user should know; one line each.")
+      .def("__reduce__",
+           [](const GPTDataset& self) {
+             return nb::make_tuple(nb::module_::import_("libmeg.samples").attr("open_split"),
+                                   nb::make_tuple(self.flags(), self.split()));
+           })
+      .def("__repr__",
+           [](const GPTDataset& self) {
+             return fmt::format("<GPTDataset {}: {} samples of {} tokens>", self.split(),
+                                self.size(), self.sequence_length());
+           })
+      .def_static(
+          "from_flags", &from_flags, nb::arg("flags"), nb::arg("progress") = nb::none(),
+          nb::sig("def from_flags(flags: collections.abc.Sequence[str], progress: "
+                  "collections.abc.Callable[[str, int, int], bool | None] | None = None) -> "
+                  "tuple[GPTDataset | None, GPTDataset | None, GPTDataset | None]"),
+          R"(The train, valid and test samples of a run by the words of its command line.
+
+A split without samples is None. Index caches are found, or built in the format that Megatron reads. Flags that make no
+difference to samples are ignored, as ``prepare_cache`` ignores them; others are refused.
+
+Args:
+    flags: such as ["--data-path", "corpus_text_document", "--seq-length", "1024", ...].
+    progress: called after the index cache of each dataset with the split, how many are done and how many there are;
+        False ends the work with CancelledError.
+
+Raises:
+    ValueError: wrong usage, with the flag's name. Other libmeg.Error: the files, with their names.)");
+}
+
+}  // namespace meg::python

@@ -1,0 +1,253 @@
+"""GPTDataset, beside megatron-core's."""
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy
+import pytest
+
+import libmeg
+
+LENGTH, VOCAB_SIZE = 16, 1000
+TOKENIZER = {"tokenizer_type": "NullTokenizer", "vocab_size": VOCAB_SIZE}
+FIELDS = ("tokens", "labels", "loss_mask", "position_ids")
+
+
+def write(prefix, documents, seed):
+    random = numpy.random.default_rng(seed)
+    builder = libmeg.IndexedDatasetBuilder(prefix, dtype="uint16")
+    for _ in range(documents):
+        tokens = random.integers(0, VOCAB_SIZE, random.integers(1, 40))
+        tokens[-1] = VOCAB_SIZE  # NullTokenizer's end of a document
+        builder.add_item(tokens)
+        builder.end_document()
+    builder.finalize()
+    return prefix
+
+
+@pytest.fixture
+def prefixes(tmp_path):
+    return [write(str(tmp_path / name), 200, seed) for seed, name in enumerate(("web", "books"))]
+
+
+def megatron_splits(samples, blend, cache, **config):
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("megatron.core.datasets.gpt_dataset")
+    from megatron.core.datasets.blended_megatron_dataset_builder import BlendedMegatronDatasetBuilder
+    from megatron.core.datasets.gpt_dataset import GPTDataset, GPTDatasetConfig
+    from megatron.core.tokenizers import MegatronTokenizer
+
+    if not torch.distributed.is_initialized():
+        torch.distributed.init_process_group("gloo", init_method=f"file://{cache}.store", rank=0, world_size=1)
+    settings = {"reset_position_ids": False, "reset_attention_mask": False, "eod_mask_loss": False, **config}
+    return BlendedMegatronDatasetBuilder(
+        GPTDataset,
+        samples,
+        lambda: True,
+        GPTDatasetConfig(
+            random_seed=1234,
+            sequence_length=LENGTH,
+            blend=blend,
+            split="80,15,5",
+            path_to_cache=cache,
+            tokenizer=MegatronTokenizer.from_pretrained(metadata_path={"library": "null"}, vocab_size=VOCAB_SIZE),
+            **settings,
+        ),
+    ).build()
+
+
+def our_splits(samples, data_path, cache, **arguments):
+    import importlib.metadata
+
+    return libmeg.gpt_datasets(
+        data_path=data_path,
+        split="80,15,5",
+        seq_length=LENGTH,
+        samples=",".join(map(str, samples)),
+        data_cache_path=cache,
+        megatron_version="core_v" + importlib.metadata.version("megatron-core"),
+        **TOKENIZER,
+        **arguments,
+    )
+
+
+def check_same(ours, theirs, fields=FIELDS):
+    assert len(ours) == len(theirs)
+    for i in range(len(theirs)):
+        a, b = ours[i], theirs[i]
+        for name in fields:
+            assert numpy.array_equal(a[name], b[name].numpy()), (i, name)
+            assert a[name].dtype == b[name].numpy().dtype
+
+
+@pytest.mark.parametrize("ours_first", [True, False])
+def test_samples_and_caches_are_those_of_megatron(tmp_path, prefixes, ours_first):
+    cache = str(tmp_path / "cache")
+    build = {
+        True: lambda: our_splits([100, 20, 5], [prefixes[0]], cache),
+        False: lambda: megatron_splits([100, 20, 5], ([prefixes[0]], None), cache),
+    }
+    first = build[ours_first]()
+    files = {name: os.stat(os.path.join(cache, name)).st_ino for name in os.listdir(cache)}
+    second = build[not ours_first]()
+    assert {name: os.stat(os.path.join(cache, name)).st_ino for name in os.listdir(cache)} == files
+    ours, theirs = (first, second) if ours_first else (second, first)
+    for a, b in zip(ours, theirs):
+        check_same(a, b)
+
+
+def test_blends_are_those_of_megatron(tmp_path, prefixes):
+    ours = our_splits([300, 20, 5], [0.3, prefixes[0], 0.7, prefixes[1]], str(tmp_path / "a"))
+    theirs = megatron_splits([300, 20, 5], (prefixes, [0.3, 0.7]), str(tmp_path / "b"))
+    for a, b in zip(ours, theirs):
+        check_same(a, b)
+
+
+def test_masks_and_positions_are_those_of_megatron(tmp_path, prefixes):
+    resets = dict(reset_position_ids=True, reset_attention_mask=True, eod_mask_loss=True)
+    ours = our_splits([50, 10, 5], [prefixes[0]], str(tmp_path / "a"), **resets)
+    theirs = megatron_splits([50, 10, 5], ([prefixes[0]], None), str(tmp_path / "b"), **resets)
+    for a, b in zip(ours, theirs):
+        check_same(a, b, (*FIELDS, "attention_mask"))
+
+
+@pytest.fixture
+def train(tmp_path, prefixes):
+    return libmeg.gpt_datasets(
+        data_path=prefixes[0], split="1,0,0", seq_length=LENGTH, samples="100,None,None",
+        data_cache_path=tmp_path / "cache", **TOKENIZER
+    )[0]
+
+
+@pytest.mark.parametrize("num_workers", [0, 3])
+def test_batches_are_the_samples_of_each_rank(train, num_workers):
+    seen = []
+    for rank in range(2):
+        batches = train.batches(
+            3, data_parallel_rank=rank, data_parallel_size=2, consumed_samples=6, num_workers=num_workers
+        )
+        for batch in batches:
+            assert batch["tokens"].shape == (3, LENGTH)
+            for row, number in enumerate(batch["sample_numbers"]):
+                for name in FIELDS:
+                    assert numpy.array_equal(batch[name][row], train[number][name])
+            seen += batch["sample_numbers"].tolist()
+    assert sorted(seen) == list(range(6, 6 + len(seen)))
+    assert len(seen) == (len(train) - 6) // 6 * 6
+
+
+def test_arrays_are_the_callers(train):
+    batches = list(train.batches(4))
+    assert all(batch["tokens"].flags.writeable for batch in batches)
+    assert numpy.array_equal(batches[0]["tokens"][0], train[0]["tokens"])
+    batches[0]["tokens"][:] = 0
+    assert train[0]["tokens"].any()
+
+
+def test_source_names_the_tokens(train):
+    dataset = libmeg.IndexedDataset(train.prefixes[0])
+    for i in range(len(train)):
+        parts = [dataset.get(sequence, offset, length) for _, sequence, offset, length in train.source(i)]
+        assert numpy.concatenate(parts).tolist() == train.text(i).tolist()
+
+
+def test_pickled_it_is_opened_again(train):
+    again = pickle.loads(pickle.dumps(train))
+    assert len(again) == len(train)
+    assert numpy.array_equal(again[7]["tokens"], train[7]["tokens"])
+
+
+def test_threads_and_forked_processes_read_it(train):
+    expected = [train[i]["tokens"].tolist() for i in range(len(train))]
+    seen = []
+
+    def read():
+        seen.append([train[i]["tokens"].tolist() for i in range(len(train))] == expected)
+
+    threads = [threading.Thread(target=read) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if [batch["tokens"].tolist() for batch in train.batches(1)] == [[row] for row in expected] else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    for thread in threads:
+        thread.join()
+    assert seen == [True] * 4
+
+
+@pytest.mark.parametrize(
+    "arguments, error, message",
+    [
+        ({"seq_lenght": 16}, ValueError, "--seq-lenght"),
+        ({"data_path": "missing"}, FileNotFoundError, "missing"),
+        ({"seq_length": -1}, ValueError, "seq-length"),
+        ({"split": "a,b"}, ValueError, "split"),
+        ({"help": True}, ValueError, "only prints"),
+        ({"samples": "1000000000000,None,None"}, Exception, "."),
+    ],
+)
+def test_wrong_arguments_are_named(prefixes, arguments, error, message):
+    right = dict(data_path=prefixes[0], split="1,0,0", seq_length=LENGTH, samples="10,None,None", **TOKENIZER)
+    with pytest.raises(error, match=message) as raised:
+        libmeg.gpt_datasets(**{**right, **arguments})
+    assert isinstance(raised.value, libmeg.Error)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("index, error", [(100000, IndexError), (-100000, IndexError), ("a", TypeError)])
+def test_there_is_no_such_sample(train, index, error):
+    with pytest.raises(error):
+        train[index]
+
+
+def test_wrong_batches_are_refused(train):
+    for arguments in ({"micro_batch_size": 0}, {"micro_batch_size": 1, "data_parallel_rank": 1},
+                      {"micro_batch_size": 1, "dataloader_type": "other"},
+                      {"micro_batch_size": 1, "consumed_samples": 10**9}):
+        with pytest.raises(ValueError):
+            train.batches(**arguments)
+
+
+def test_progress_may_end_the_work(tmp_path, prefixes):
+    arguments = dict(
+        data_path=[1, prefixes[0], 1, prefixes[1]], split="1,0,0", seq_length=LENGTH, samples="100,None,None", **TOKENIZER
+    )
+    seen = []
+    libmeg.gpt_datasets(progress=lambda *counts: seen.append(counts), **arguments)
+    assert seen[-1] == ("train", 2, 2)
+    with pytest.raises(libmeg.errors.CancelledError):
+        libmeg.gpt_datasets(progress=lambda *counts: False, **arguments)
+
+
+LONG = """
+import sys, libmeg
+print("begins", flush=True)
+libmeg.gpt_datasets(data_path=sys.argv[1], split="1,0,0", seq_length=2, samples="1000000000,None,None",
+                    tokenizer_type="NullTokenizer", vocab_size=1000)
+"""
+
+
+def test_ctrl_c_is_heard_while_caches_are_built(prefixes):
+    process = subprocess.Popen([sys.executable, "-c", LONG, prefixes[0]], stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "begins\n"
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    began = time.monotonic()
+    _, log = process.communicate(timeout=60)
+    assert log.strip().endswith("KeyboardInterrupt")
+    assert time.monotonic() - began < 10
+
+
+def test_a_data_loader_of_torch_with_forked_and_spawned_workers(train):
+    torch = pytest.importorskip("torch")
+    for context in ("fork", "spawn"):
+        loader = torch.utils.data.DataLoader(train, batch_size=5, num_workers=2, multiprocessing_context=context)
+        tokens = torch.cat([batch["tokens"] for batch in loader])
+        assert tokens.tolist() == [train[i]["tokens"].tolist() for i in range(len(train))]
