@@ -2,7 +2,7 @@
 """Compares the pages (README.md, docs/) with the sources.
 
 - links lead to files and headings that exist
-- C++ and Python shown are part of a file in examples/
+- C++ shown is part of a file in examples/
 - figures of the README's performance tables are those of docs/performance.md
 - messages that head docs/faq.md's entries are in the sources
 - the headers in docs/library.md's table are the user headers of libmeg/installed_headers.txt
@@ -55,7 +55,7 @@ def flowed(code):
 
 def unknown_code(page):
     examples = [flowed(text_of(path)) for path in ROOT.glob("examples/**/*.*")]
-    for block in re.findall(r"^```(?:cpp|python)\n(.*?)^```", text_of(page), re.MULTILINE | re.DOTALL):
+    for block in re.findall(r"^```cpp\n(.*?)^```", text_of(page), re.MULTILINE | re.DOTALL):
         if not any(flowed(block) in example for example in examples):
             yield f"code that is in no file of examples/: {block.splitlines()[0]} ..."
 

@@ -441,14 +441,3 @@ def test_repeated_use_does_not_grow():
     use(3000)
     assert resident_bytes() - before < 6 << 20
     assert len(os.listdir("/proc/self/fd")) <= descriptors + 1
-
-
-def test_the_examples_of_the_documentation_run(monkeypatch):
-    page = TESTDATA.parent / "docs" / "python.md"
-    if not page.exists():
-        pytest.skip("no docs/python.md beside the tests")
-    section = page.read_text(encoding="utf-8").split("\n## Checkpoints\n")[1].split("\n## ")[0]
-    blocks = [block.split("```")[0] for block in section.split("```python\n")[1:]]
-    assert blocks
-    monkeypatch.chdir(TESTDATA.parent)
-    exec("\n".join(blocks), {})

@@ -366,15 +366,3 @@ def test_repeated_use_does_not_grow(gpt2, texts):
     before = resident_bytes()
     use(10_000)
     assert resident_bytes() - before < 16 << 20
-
-
-def test_the_examples_of_the_documentation_run(tmp_path, monkeypatch):
-    page = TESTDATA.parent / "docs" / "python.md"
-    if not page.exists():
-        pytest.skip("no docs/python.md beside the tests")
-    section = page.read_text(encoding="utf-8").split("\n## Tokenizers\n")[1].split("\n## ")[0]
-    blocks = [block.split("```")[0] for block in section.split("```python\n")[1:]]
-    assert blocks
-    monkeypatch.chdir(TESTDATA.parent)
-    pytest.importorskip("tokenizers")
-    exec("\n".join(blocks), {})
