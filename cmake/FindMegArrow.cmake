@@ -3,7 +3,7 @@
 # Looked for in ${MEG_ARROW_ROOT}, then in the Python environment that scripts/setup.sh makes in
 # ${MEG_DEPS:-$HOME/.cache/libmeg}/venv.
 #
-# MegArrow_FOUND, MegArrow_VERSION; target meg::arrow.
+# MegArrow_FOUND, MegArrow_VERSION, MegArrow_parquet_LIBRARY; target meg::arrow.
 
 set(MEG_ARROW_ROOT "" CACHE PATH "Folder named pyarrow of a pyarrow wheel; empty: look in MEG_DEPS")
 
@@ -35,12 +35,11 @@ find_package_handle_standard_args(MegArrow
   VERSION_VAR MegArrow_VERSION)
 
 if(MegArrow_FOUND AND NOT TARGET meg::arrow)
-  # Programs that use none of it are not bound to it, and those that do find it where it lies.
+  # Those who use none of it are not bound to it.
   add_library(meg::arrow INTERFACE IMPORTED)
   set_target_properties(meg::arrow PROPERTIES
     INTERFACE_SYSTEM_INCLUDE_DIRECTORIES ${MegArrow_INCLUDE_DIR}
     INTERFACE_INCLUDE_DIRECTORIES ${MegArrow_INCLUDE_DIR}
-    INTERFACE_LINK_OPTIONS "LINKER:-rpath,${meg_arrow_root}"
     INTERFACE_LINK_LIBRARIES
       "-Wl,--push-state,--as-needed ${MegArrow_parquet_LIBRARY} ${MegArrow_arrow_LIBRARY} -Wl,--pop-state")
 endif()

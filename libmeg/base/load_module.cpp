@@ -6,15 +6,13 @@
 
 namespace meg {
 
-Result<const void*> open_module(const char* file, const char* symbol, std::string_view needs) {
+Result<const void*> open_module(const char* file, const char* symbol, std::string_view remedy) {
   void* const library = ::dlopen(file, RTLD_NOW | RTLD_LOCAL);
   const void* const found = library == nullptr ? nullptr : ::dlsym(library, symbol);
   if (found != nullptr) return found;
   const char* const reason = ::dlerror();
-  return make_error(
-      StatusCode::kUnsupported,
-      "expected {}, which reads it (it is built if scripts/setup.sh has installed {}), found {}",
-      file, needs, reason == nullptr ? "none" : reason);
+  return make_error(StatusCode::kUnsupported, "expected {}, which reads it ({}), found {}", file,
+                    remedy, reason == nullptr ? "none" : reason);
 }
 
 Status check_module_version(std::string_view file, std::string_view found) {

@@ -9,6 +9,7 @@ namespace {
 Result<std::unique_ptr<ObjectStore>> open_store() {
   MEG_ASSIGN_OR_RETURN(const StoreModule* const module,
                        load_module<StoreModule>(kStoreModuleFile, kStoreModuleSymbol,
+                                                "it is built if scripts/setup.sh has installed "
                                                 "libcurl4-openssl-dev and libpugixml-dev"));
   return module->open();
 }

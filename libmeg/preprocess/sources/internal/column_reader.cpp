@@ -1,10 +1,36 @@
 #include "libmeg/preprocess/sources/internal/column_reader.h"
 
+#include <dlfcn.h>
+
 #include "libmeg/base/load_module.h"
+#include "libmeg/base/python_packages.h"
 #include "libmeg/preprocess/sources/internal/column_module.h"
 
 namespace meg::preprocess {
 namespace {
+
+#ifdef MEG_PARQUET_LIBRARY
+constexpr char kRemedy[] = "it needs " MEG_PARQUET_LIBRARY
+                           " of a pyarrow: python3 -m pip install pyarrow==" MEG_ARROW_VERSION;
+#else
+constexpr char kRemedy[] =
+    "this libmeg was built without it: build it again after scripts/setup.sh, which installs "
+    "pyarrow";
+#endif
+
+Result<const ColumnModule*> open_column_module() {
+  auto module = load_module<ColumnModule>(kColumnModuleFile, kColumnModuleSymbol, kRemedy);
+#ifdef MEG_PARQUET_LIBRARY
+  // Where the module's run path leads to no Arrow, one that is loaded already serves it.
+  for (const std::string& folder : python_package_folders("pyarrow")) {
+    if (module.has_value()) break;
+    const std::string library = folder + "/" MEG_PARQUET_LIBRARY;
+    if (::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL) == nullptr) continue;
+    module = load_module<ColumnModule>(kColumnModuleFile, kColumnModuleSymbol, kRemedy);
+  }
+#endif
+  return module;
+}
 
 /// The module for this file.
 Result<const ColumnModule*> module_for(const InputFile& file, ColumnFormat format) {
@@ -14,8 +40,7 @@ Result<const ColumnModule*> module_for(const InputFile& file, ColumnFormat forma
   }
   // Opened once per process, the error kept as well: a missing module does not appear while a
   // program runs.
-  static const Result<const ColumnModule*> module =
-      load_module<ColumnModule>(kColumnModuleFile, kColumnModuleSymbol, "pyarrow");
+  static const Result<const ColumnModule*> module = open_column_module();
   if (module.has_value()) return *module;
   return module.error().with_prefix(
       fmt::format("{}: {} file", file.name(), column_format_name(format)));
