@@ -4,7 +4,8 @@
 # ${MEG_DEPS:-$HOME/.cache/libmeg}/venv. The wheel's own TorchConfig.cmake stops where no CUDA toolkit
 # is installed, although its libraries run there; so the libraries are named here.
 #
-# MegTorch_FOUND, MegTorch_VERSION, MegTorch_VENV (the environment, for torchrun); target meg::torch.
+# MegTorch_FOUND, MegTorch_VERSION, MegTorch_VENV (the environment, for torchrun), MegTorch_CUDA_FOLDERS (CUDA's libraries);
+# target meg::torch.
 
 set(MEG_TORCH_ROOT "" CACHE PATH "Folder named torch of a torch wheel; empty: look in MEG_DEPS")
 
@@ -29,7 +30,7 @@ if(MegTorch_INCLUDE_DIR)
   cmake_path(SET MegTorch_VENV NORMALIZE ${meg_torch_root}/../../../..)
   # CUDA's libraries, which are wheels of their own beside torch's.
   cmake_path(GET meg_torch_root PARENT_PATH meg_site_packages)
-  file(GLOB meg_torch_cuda_folders ${meg_site_packages}/nvidia/*/lib)
+  file(GLOB MegTorch_CUDA_FOLDERS ${meg_site_packages}/nvidia/*/lib)
 endif()
 
 include(FindPackageHandleStandardArgs)
@@ -39,9 +40,8 @@ find_package_handle_standard_args(MegTorch
   VERSION_VAR MegTorch_VERSION)
 
 if(MegTorch_FOUND AND NOT TARGET meg::torch)
-  # Put them in the programs' run path, so that they run where LibTorch does, without a CUDA
-  # toolkit.
-  list(TRANSFORM meg_torch_cuda_folders PREPEND "LINKER:-rpath," OUTPUT_VARIABLE meg_torch_run_path)
+  # Put them in the run path of programs, so that they run where LibTorch does, without a CUDA toolkit.
+  list(TRANSFORM MegTorch_CUDA_FOLDERS PREPEND "LINKER:-rpath," OUTPUT_VARIABLE meg_torch_run_path)
   # Search after the system's folders, because the wheel carries an fmt of its own beside ATen. The
   # C++ library is named first: LibTorch brings some of its functions too, whose remove_all crashes.
   add_library(meg::torch INTERFACE IMPORTED)

@@ -21,13 +21,61 @@ foreach(component IN LISTS meg_components)
 endforeach()
 
 # Man pages and completions are made of what the programs say; without Python they are left out.
-get_property(meg_programs GLOBAL PROPERTY MEG_PROGRAMS)
 find_program(MEG_INSTALL_PYTHON python3)
-if(MEG_INSTALL_PYTHON AND meg_programs)
-  list(TRANSFORM meg_programs REPLACE "(.+)" "\"\\1\"")
-  list(JOIN meg_programs " " meg_programs)
-  install(CODE "execute_process(
-    COMMAND \"${MEG_INSTALL_PYTHON}\" \"${PROJECT_SOURCE_DIR}/scripts/make_man_pages.py\"
-            \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}\" ${meg_programs}
-    COMMAND_ERROR_IS_FATAL ANY)" COMPONENT tools)
+foreach(package tools train)
+  get_property(meg_programs GLOBAL PROPERTY MEG_PROGRAMS_${package})
+  if(MEG_INSTALL_PYTHON AND meg_programs)
+    list(TRANSFORM meg_programs REPLACE "(.+)" "\"\\1\"")
+    list(JOIN meg_programs " " meg_programs)
+    install(CODE "execute_process(
+      COMMAND \"${MEG_INSTALL_PYTHON}\" \"${PROJECT_SOURCE_DIR}/scripts/make_man_pages.py\"
+              \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}\" ${meg_programs}
+      COMMAND_ERROR_IS_FATAL ANY)" COMPONENT ${package})
+  endif()
+endforeach()
+
+install(FILES LICENSE THIRD_PARTY.md CHANGELOG.md TYPE DOC COMPONENT tools)
+# The notices of what is linked, from the packages that brought it.
+file(STRINGS scripts/apt-build.txt meg_linked_packages REGEX "-dev$")
+foreach(package IN LISTS meg_linked_packages)
+  install(FILES /usr/share/doc/${package}/copyright DESTINATION ${CMAKE_INSTALL_DOCDIR}/licenses RENAME ${package}.txt
+          COMPONENT tools OPTIONAL)
+endforeach()
+install(DIRECTORY docs TYPE DOC COMPONENT tools
+        FILES_MATCHING PATTERN *.md PATTERN *.svg PATTERN decisions EXCLUDE PATTERN performance EXCLUDE)
+install(DIRECTORY scripts/launch DESTINATION ${CMAKE_INSTALL_DATADIR}/libmeg COMPONENT tools USE_SOURCE_PERMISSIONS)
+install(DIRECTORY examples TYPE DOC COMPONENT development)
+
+# libmeg.pc, of the components above the LibTorch boundary. In the order in which a linker reads archives.
+set(meg_pc_libraries "")
+set(meg_pc_modules fmt simdjson)
+foreach(component IN LISTS meg_components)
+  if(component STREQUAL "libtorch")
+    break()
+  elseif(NOT component STREQUAL "kernels")
+    list(PREPEND meg_pc_libraries -lmeg_${component})
+    get_property(modules GLOBAL PROPERTY MEG_COMPONENT_MODULES_${component})
+    list(APPEND meg_pc_modules ${modules})
+  endif()
+endforeach()
+list(REMOVE_DUPLICATES meg_pc_modules)
+list(JOIN meg_pc_modules ", " meg_pc_modules)
+list(JOIN meg_pc_libraries " " meg_pc_libraries)
+file(RELATIVE_PATH meg_pc_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+cmake_path(SET meg_pc_prefix NORMALIZE "${meg_pc_prefix}.")
+configure_file(${CMAKE_CURRENT_LIST_DIR}/libmeg.pc.in ${CMAKE_BINARY_DIR}/libmeg.pc @ONLY)
+install(FILES ${CMAKE_BINARY_DIR}/libmeg.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT development)
+
+# As their wheels are laid out, so that they find each other.
+if(MEG_WITH_TORCH AND MEG_BUNDLE_TORCH)
+  cmake_path(GET MegTorch_INCLUDE_DIR PARENT_PATH meg_torch_root)
+  install(DIRECTORY ${meg_torch_root}/lib DESTINATION ${MEG_MODULE_FOLDER}/torch COMPONENT train
+          FILES_MATCHING PATTERN *.so* PATTERN libtorch_python.so EXCLUDE)
+  install(FILES ${meg_torch_root}/version.py DESTINATION ${MEG_MODULE_FOLDER}/torch COMPONENT train)
+  foreach(folder IN LISTS MegTorch_CUDA_FOLDERS)
+    cmake_path(GET folder PARENT_PATH library)
+    cmake_path(GET library FILENAME library)
+    install(DIRECTORY ${folder} DESTINATION ${MEG_MODULE_FOLDER}/nvidia/${library} COMPONENT train
+            FILES_MATCHING PATTERN *.so*)
+  endforeach()
 endif()

@@ -133,6 +133,7 @@ function(meg_component name)
     "set(libmeg_${name}_packages ${component_PACKAGES})\n"
     "set(libmeg_${name}_modules ${component_PKG_CONFIG})\n")
   set_property(GLOBAL APPEND_STRING PROPERTY MEG_COMPONENT_NEEDS "${needs}")
+  set_property(GLOBAL PROPERTY MEG_COMPONENT_MODULES_${name} ${component_PKG_CONFIG})
 endfunction()
 
 # meg_module(NAME OWNER SOURCES ... LINKS ...): libmeg_NAME_module.so, which the component OWNER opens when it is needed,

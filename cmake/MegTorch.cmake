@@ -9,6 +9,13 @@ if(NOT MegTorch_FOUND)
     "say where the wheel is.")
 endif()
 
+# Installed programs look for LibTorch elsewhere (tools/CMakeLists.txt): the folders in the build tree are not theirs.
+set_target_properties(meg::torch PROPERTIES INTERFACE_LINK_OPTIONS "")
+list(APPEND CMAKE_BUILD_RPATH ${MegTorch_CUDA_FOLDERS})
+# Messages of LibTorch's macros name sources; not by where they lay on one machine.
+set(meg_unplaced_sources -fmacro-prefix-map=${meg_site_packages}/= -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=)
+set_property(TARGET meg::torch APPEND PROPERTY INTERFACE_COMPILE_OPTIONS ${meg_unplaced_sources})
+
 # ATen/ATen.h takes 12 s to compile, 2 s precompiled.
 add_library(meg_aten_pch OBJECT ${CMAKE_CURRENT_LIST_DIR}/aten_pch.cpp)
 target_link_libraries(meg_aten_pch PRIVATE meg_options meg::torch)
