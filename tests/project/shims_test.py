@@ -19,13 +19,18 @@ RUN = ("--num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16 
        "--eval-iters 0 --mock-data --tokenizer-type NullTokenizer --vocab-size 100 --device cpu").split()
 OF_PROGRAM = {
     "pretrain_gpt.py": "pretrain_gpt",
+    "pretrain_gpt2.py": "pretrain_gpt",
+    "report_theoretical_memory.py": "report_theoretical_memory",
     "tasks/main.py": "evaluate_gpt",
+    "tools/checkpoint/checkpoint_inspector.py": "checkpoint_inspect",
     "tools/checkpoint/convert.py": "checkpoint_util",
+    "tools/checkpoint/util.py": "checkpoint_util",
     "tools/checkpoint_util.py": "checkpoint_util",
     "tools/generate_samples_gpt.py": "generate",
     "tools/merge_datasets.py": "merge_datasets",
     "tools/prepare_cache.py": "prepare_cache",
     "tools/preprocess_data.py": "preprocess_data",
+    "tools/preprocess_data_fast.py": "preprocess_data",
     "tools/report_theoretical_memory.py": "report_theoretical_memory",
     "tools/run_text_generation_server.py": "run_text_generation_server",
     "tools/text_generation_cli.py": "text_generation_cli",
@@ -45,11 +50,83 @@ class Shims(unittest.TestCase):
                 if not (PROGRAMS / program).exists():
                     done = run(sys.executable, SHIMS / shim)
                     self.assertEqual((done.returncode, done.stdout), (1, ""))
-                    self.assertIn(f"{program}: not found", done.stderr)
+                    self.assertRegex(done.stderr, f"^error: {program} was not found in .*: this libmeg was built "
+                                                  r"without LibTorch \(MEG_WITH_TORCH\)\n$")
                     continue
                 expected = run(PROGRAMS / program, "--version").stdout
                 self.assertEqual(run(sys.executable, SHIMS / shim, "--version").stdout, expected)
                 self.assertEqual(run(SHIMS / shim, "--version").stdout, expected)
+
+    def prefix(self, *programs):
+        """A prefix with the shims, and `meg` and these programs in bin or libexec, all of them links."""
+        folder = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, folder)
+        shutil.copytree(SHIMS, folder / "share/libmeg/megatron")
+        (folder / "bin").mkdir()
+        (folder / "libexec/libmeg").mkdir(parents=True)
+        (folder / "bin/meg").symlink_to(PROGRAMS / "meg")
+        for program in programs:
+            (folder / program).symlink_to(PROGRAMS / pathlib.Path(program).name)
+        return folder
+
+    def test_programs_of_the_prefix_are_found_wherever_they_lie(self):
+        expected = run(PROGRAMS / "merge_datasets", "--version").stdout
+        for folder in ("bin", "libexec/libmeg"):
+            with self.subTest(folder=folder):
+                prefix = self.prefix(f"{folder}/merge_datasets")
+                shim = prefix / "share/libmeg/megatron/tools/merge_datasets.py"
+                self.assertEqual(run(shim, "--version", env={"PATH": "/usr/bin:/bin"}).stdout, expected)
+
+    def test_a_link_leads_to_the_program(self):
+        prefix = self.prefix("bin/merge_datasets")
+        link = prefix / "merge.py"
+        link.symlink_to("share/libmeg/megatron/tools/merge_datasets.py")
+        self.assertEqual(run(link, "--version", env={"PATH": "/usr/bin:/bin"}).stdout,
+                         run(PROGRAMS / "merge_datasets", "--version").stdout)
+
+    def test_a_copy_searches_the_path(self):
+        for folder in ("bin", "libexec/libmeg"):
+            prefix = self.prefix(f"{folder}/merge_datasets")
+            # Not a link, as `meg` would lead to the build folder.
+            (prefix / "bin/meg").unlink()
+            shutil.copy(PROGRAMS / "meg", prefix / "bin/meg")
+            copy = prefix / "merge.py"
+            shutil.copy(SHIMS / "tools/merge_datasets.py", copy)
+            done = run(copy, "--version", env={"PATH": f"{prefix}/bin:/usr/bin:/bin"})
+            self.assertEqual(done.stdout, run(PROGRAMS / "merge_datasets", "--version").stdout)
+
+    def test_names_the_cause(self):
+        prefix = self.prefix()
+        shim = prefix / "share/libmeg/megatron/tools/merge_datasets.py"
+        path = {"PATH": "/usr/bin:/bin"}
+
+        def said(command):
+            done = run(command, "--version", env=path)
+            self.assertEqual((done.returncode, done.stdout), (1, ""))
+            return done.stderr
+
+        self.assertEqual(said(shim), f"error: merge_datasets was not found in {prefix}/bin: it is not installed "
+                                     "(component tools, package libmeg-tools)\n")
+        (prefix / "bin/merge_datasets").write_text("")
+        self.assertEqual(said(shim), f"error: {prefix}/bin/merge_datasets: is there but cannot be executed\n")
+        copy = prefix / "merge.py"
+        shutil.copy(shim, copy)
+        self.assertEqual(said(copy), "error: merge_datasets was not found: no libmeg is installed around this file "
+                                     f"({copy}) or in PATH\n")
+        trainer = prefix / "share/libmeg/megatron/pretrain_gpt.py"
+        cause = ("it is not installed (component train, package libmeg-train)" if (PROGRAMS / "pretrain_gpt").exists()
+                 else "this libmeg was built without LibTorch (MEG_WITH_TORCH)")
+        self.assertEqual(said(trainer), f"error: pretrain_gpt was not found in {prefix}/bin: {cause}\n")
+
+    def test_the_inspector_takes_megatrons_command(self):
+        inspector = SHIMS / "tools/checkpoint/checkpoint_inspector.py"
+        checkpoint = pathlib.Path(__file__).parents[2] / "testdata/checkpoint"
+        self.assertEqual(run(inspector, "inspect", checkpoint, "--tensors").stdout,
+                         run(PROGRAMS / "checkpoint_inspect", checkpoint, "--tensors").stdout)
+        done = run(inspector, "print-tensor", checkpoint, "key")
+        self.assertEqual((done.returncode, done.stderr),
+                         (2, "error: print-tensor: expected inspect: libmeg has no other command of "
+                             "tools/checkpoint/checkpoint_inspector.py\n"))
 
     def test_arguments_and_exit_codes_pass_through(self):
         shim = SHIMS / "tools/preprocess_data.py"
