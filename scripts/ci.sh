@@ -10,6 +10,7 @@
 #   tsan         the same under the thread sanitizer
 #   fuzz         the fuzzers' corpora, replayed under clang's sanitizers, which detect uses after the end of a scope
 #                that gcc's do not
+#   packages     makes what users install, and tests it where neither the checkout nor a compiler is in sight
 #   tidy[=REV]   clang-tidy on the sources that changed since REV; without REV on all of them, which takes hours
 set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
@@ -39,6 +40,12 @@ tidy() {
     xargs -r -P "$jobs" -n 4 clang-tidy-14 -p build/tidy --quiet --warnings-as-errors='*'
 }
 
+packages() {
+  "$here/setup.sh" --packages
+  "$here/build_packages.sh"
+  "$here/test_packages.sh"
+}
+
 stage() {
   case "$1" in
     release) "$here/test.sh" ;;
@@ -46,10 +53,11 @@ stage() {
     # Tests in Python run programs, which would have to be built for them.
     asan | tsan) torch_free "$1" unit_tests -L unit -LE python ;;
     fuzz) torch_free fuzz fuzzers -R '^fuzz\.' ;;
+    packages) packages ;;
     tidy) tidy ;;
     tidy=*) tidy "${1#tidy=}" ;;
     *)
-      echo "usage: scripts/ci.sh release|torch-free|asan|tsan|fuzz|tidy[=REV] ..." >&2
+      echo "usage: scripts/ci.sh release|torch-free|asan|tsan|fuzz|packages|tidy[=REV] ..." >&2
       exit 2
       ;;
   esac

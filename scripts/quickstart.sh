@@ -185,7 +185,7 @@ GPT-2's with --vocab-file and --merge-file"
 fi
 
 if [ -z "${MEG_BUILD:-}" ]; then
-  if [ "$with_torch" = ON ]; then "$here/setup.sh" --programs; else "$here/setup.sh" --build-only; fi
+  MEG_WITH_TORCH="$with_torch" "$here/setup.sh" --programs
   build_programs
 fi
 bin="$build/bin"

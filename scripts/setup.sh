@@ -1,12 +1,16 @@
 #!/usr/bin/env bash
 # Installs what libmeg needs for building and testing on Debian 12: missing apt packages, and a Python
 # environment with pinned packages, including LibTorch, in ${MEG_DEPS:-$HOME/.cache/libmeg}/venv. Quiet
-# unless something fails; returns quickly if there is nothing to do.
+# unless something fails; returns quickly if there is nothing to do. On a system without apt packages it
+# says what to install; with --no-packages it leaves that to you.
 #
 #   scripts/setup.sh                      everything
 #   MEG_WITH_TORCH=OFF scripts/setup.sh   without LibTorch: everything for the torch-free half
 #   scripts/setup.sh --build-only         only what is needed to compile the torch-free half, no Python
-#   scripts/setup.sh --programs           only what the programs need, including LibTorch, without the tests
+#   scripts/setup.sh --programs           only what the programs need, including pyarrow and, unless MEG_WITH_TORCH=OFF,
+#                                         LibTorch, without the tests
+#   scripts/setup.sh --packages           the same, and what makes and tests packages
+#   scripts/setup.sh --no-packages ...    the same without Debian's packages, which are there under whatever names
 set -euo pipefail
 
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
@@ -25,11 +29,16 @@ case "${MEG_WITH_TORCH:-ON}" in
   OFF | off | Off | 0 | NO | no | FALSE | false) mode=torch-free ;;
   *) mode=full ;;
 esac
+with_packages=true
+if [ "${1:-}" = --no-packages ]; then
+  with_packages=false
+  shift
+fi
 case "${1:-}" in
   "") ;;
   --build-only) mode=build-only ;;
-  --programs) mode=programs ;;
-  *) die "$1: expected --build-only, --programs or nothing" ;;
+  --programs | --packages) if [ "$mode" = full ]; then mode=programs; else mode=torch-free-programs; fi ;;
+  *) die "$1: expected --no-packages, --build-only, --programs, --packages or nothing" ;;
 esac
 
 # Runs a command with its output in the log, which is shown if it fails.
@@ -65,9 +74,10 @@ missing_packages() {
 install_packages() {
   local -a wanted missing
   mapfile -t wanted < <(apt_packages "${package_lists[@]}")
-  if ! command -v dpkg-query >/dev/null; then
-    say "dpkg was not found: install these packages yourself, under your system's names: ${wanted[*]}"
-    return
+  if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+    say "this system has no apt-get. Install, under your system's names, what Debian calls:"
+    say "  ${wanted[*]}"
+    die "apt-get was not found: install these packages, then run scripts/setup.sh --no-packages $*"
   fi
   mapfile -t missing < <(missing_packages "${wanted[@]}")
   if [ "${#missing[@]}" -eq 0 ]; then return; fi
@@ -84,31 +94,34 @@ stamp_key() { { cat "$@"; python3 --version; } | sha256sum | cut -d' ' -f1; }
 stamped() { [ -f "$1" ] && [ "$(cat "$1")" = "$2" ]; }
 
 install_python_packages() {
-  local full_key free_key torch_key
+  local full_key free_key torch_key arrow
+  arrow="$(grep '^pyarrow==' "$here/requirements.txt")"
   full_key="$(stamp_key "$here/requirements.txt" "$here/requirements-torch.txt")"
   free_key="$(stamp_key "$here/requirements.txt")"
-  torch_key="$(stamp_key "$here/requirements-torch.txt")"
+  torch_key="$(stamp_key "$here/requirements-torch.txt") $arrow"
   if stamped "$venv/.libmeg-full" "$full_key"; then return; fi
   if [ "$mode" = torch-free ] && stamped "$venv/.libmeg-torch-free" "$free_key"; then return; fi
   if [ "$mode" = programs ] && stamped "$venv/.libmeg-torch" "$torch_key"; then return; fi
+  if [ "$mode" = torch-free-programs ] && "$venv/bin/python" -m pip freeze 2>/dev/null | grep -qx "$arrow"; then return; fi
 
   if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
     logged python3 -m venv --clear "$venv"
   fi
   rm -f "$venv"/.libmeg-*
   local -a files=()
-  if [ "$mode" != programs ]; then files+=(-r "$here/requirements.txt"); fi
-  if [ "$mode" != torch-free ]; then
-    say "installing Python packages and LibTorch into $venv (5 GB, takes a few minutes)"
-    files+=(-r "$here/requirements-torch.txt")
-  else
-    say "installing Python packages into $venv"
-  fi
+  case "$mode" in *programs) files+=("$arrow") ;; *) files+=(-r "$here/requirements.txt") ;; esac
+  case "$mode" in
+    torch-free*) say "installing Python packages into $venv" ;;
+    *)
+      say "installing Python packages and LibTorch into $venv (5 GB, takes a few minutes)"
+      files+=(-r "$here/requirements-torch.txt")
+      ;;
+  esac
   logged "$venv/bin/python" -m pip install --no-input --disable-pip-version-check \
     --progress-bar off "${files[@]}"
   if [ "$mode" = full ]; then printf '%s\n' "$full_key" >"$venv/.libmeg-full"; fi
-  if [ "$mode" != programs ]; then printf '%s\n' "$free_key" >"$venv/.libmeg-torch-free"; fi
-  if [ "$mode" != torch-free ]; then printf '%s\n' "$torch_key" >"$venv/.libmeg-torch"; fi
+  case "$mode" in torch-free | full) printf '%s\n' "$free_key" >"$venv/.libmeg-torch-free" ;; esac
+  case "$mode" in programs | full) printf '%s\n' "$torch_key" >"$venv/.libmeg-torch" ;; esac
 }
 
 # unpack_wheel NAME VERSION: unpacks a package that tests use in part, separately from the installed ones
@@ -144,9 +157,11 @@ fi
 : >"$log"
 
 package_lists=("$here/apt-build.txt")
+if [ "$mode" != build-only ]; then package_lists+=("$here/apt-python.txt"); fi
 case "$mode" in torch-free | full) package_lists+=("$here/apt-test.txt") ;; esac
 case "$mode" in programs | full) package_lists+=("$here/apt-torch.txt") ;; esac
-install_packages
+if [ "${1:-}" = --packages ]; then package_lists+=("$here/apt-packages.txt"); fi
+if $with_packages; then install_packages "$@"; fi
 if [ "$mode" != build-only ]; then install_python_packages; fi
 if [ "$mode" = full ]; then
   unpack_wheel megatron-core 0.19.2  # for Python 3.12, but runs on older ones
