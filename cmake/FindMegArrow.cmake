@@ -1,7 +1,7 @@
 # Finds the Arrow C++ libraries inside the PyPI wheel pyarrow and declares meg::arrow.
 #
 # Looked for in ${MEG_ARROW_ROOT}, then in the Python environment that scripts/setup.sh makes in
-# ${MEG_DEPS:-$HOME/.cache/libmeg}/venv.
+# ${MEG_DEPS:-$HOME/.cache/libmeg}/venv; for the wheel, in the environment that builds it alone.
 #
 # MegArrow_FOUND, MegArrow_VERSION, MegArrow_parquet_LIBRARY; target meg::arrow.
 
@@ -13,6 +13,11 @@ else()
   set(meg_deps $ENV{HOME}/.cache/libmeg)
 endif()
 file(GLOB meg_arrow_candidates ${meg_deps}/venv/lib/python3*/site-packages/pyarrow)
+if(SKBUILD)
+  execute_process(COMMAND ${Python_EXECUTABLE} -c
+      "from importlib.util import find_spec; print(*find_spec('pyarrow').submodule_search_locations)"
+    OUTPUT_STRIP_TRAILING_WHITESPACE OUTPUT_VARIABLE meg_arrow_candidates COMMAND_ERROR_IS_FATAL ANY)
+endif()
 find_path(MegArrow_INCLUDE_DIR parquet/arrow/reader.h
   HINTS ${MEG_ARROW_ROOT} ${meg_arrow_candidates} PATH_SUFFIXES include NO_DEFAULT_PATH)
 mark_as_advanced(MegArrow_INCLUDE_DIR)

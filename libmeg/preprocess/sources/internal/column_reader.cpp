@@ -9,24 +9,15 @@
 namespace meg::preprocess {
 namespace {
 
-#ifdef MEG_PARQUET_LIBRARY
-constexpr char kRemedy[] = "it needs " MEG_PARQUET_LIBRARY
-                           " of a pyarrow: python3 -m pip install pyarrow==" MEG_ARROW_VERSION;
-#else
-constexpr char kRemedy[] =
-    "this libmeg was built without it: build it again after scripts/setup.sh, which installs "
-    "pyarrow";
-#endif
-
 Result<const ColumnModule*> open_column_module() {
-  auto module = load_module<ColumnModule>(kColumnModuleFile, kColumnModuleSymbol, kRemedy);
+  auto module = load_module<ColumnModule>(kColumnModuleFile, kColumnModuleSymbol, MEG_ARROW_REMEDY);
 #ifdef MEG_PARQUET_LIBRARY
   // Where the module's run path leads to no Arrow, one that is loaded already serves it.
   for (const std::string& folder : python_package_folders("pyarrow")) {
     if (module.has_value()) break;
     const std::string library = folder + "/" MEG_PARQUET_LIBRARY;
     if (::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL) == nullptr) continue;
-    module = load_module<ColumnModule>(kColumnModuleFile, kColumnModuleSymbol, kRemedy);
+    module = load_module<ColumnModule>(kColumnModuleFile, kColumnModuleSymbol, MEG_ARROW_REMEDY);
   }
 #endif
   return module;

@@ -1,6 +1,7 @@
 #include "libmeg/s3/internal/module/http_client.h"
 
 #include <curl/curl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
@@ -86,6 +87,16 @@ bool may_succeed_later(CURLcode code) {
   return std::find(std::begin(kPassing), std::end(kPassing), code) != std::end(kPassing);
 }
 
+/// The certificates that this system trusts, or nothing if they are in none of the usual places.
+/// libcurl looks where they were on the system that it was built on.
+std::string trusted_certificates() {
+  for (const char* const file : {"/etc/ssl/certs/ca-certificates.crt", "/etc/ssl/ca-bundle.pem",
+                                 "/etc/pki/tls/certs/ca-bundle.crt"}) {
+    if (::access(file, R_OK) == 0) return file;
+  }
+  return {};
+}
+
 void initialise_curl() {
   static const CURLcode done = ::curl_global_init(CURL_GLOBAL_DEFAULT);
   (void)done;  // What failed fails at the first request again.
@@ -117,8 +128,10 @@ class HttpClient::Connection {
     ::curl_easy_setopt(curl_, CURLOPT_HEADERFUNCTION, take_header);
     ::curl_easy_setopt(curl_, CURLOPT_NOPROGRESS, 0L);
     ::curl_easy_setopt(curl_, CURLOPT_XFERINFOFUNCTION, is_interrupted);
-    if (settings.certificates.empty()) return;
-    ::curl_easy_setopt(curl_, CURLOPT_CAINFO, settings.certificates.c_str());
+    const std::string certificates =
+        settings.certificates.empty() ? trusted_certificates() : settings.certificates;
+    if (certificates.empty()) return;
+    ::curl_easy_setopt(curl_, CURLOPT_CAINFO, certificates.c_str());
   }
 
   Connection(const Connection&) = delete;
