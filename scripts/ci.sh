@@ -41,6 +41,9 @@ tidy() {
 }
 
 packages() {
+  rm -rf dist
+  "$here/build_wheel.sh"
+  "$here/test_wheel.sh" dist/*.whl
   "$here/setup.sh" --packages
   "$here/build_packages.sh"
   "$here/test_packages.sh"
