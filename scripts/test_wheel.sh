@@ -67,17 +67,23 @@ test_python() {
   rm -rf "$venv"
 }
 
-# test_free_threaded PYTHON: pip says that there is no wheel for it.
-test_free_threaded() {
-  say "$1, which is free-threaded"
-  "$1" -m venv "$scratch/free"
-  if said="$(install "$scratch/free" "$wheel" 2>&1)"; then die "$1: expected pip to refuse the wheel"; fi
+# download FOLDER PYTHON_VERSION ARGUMENT ...: what pip would install there on a system with glibc 2.34.
+download() {
+  if [ ! -e "$scratch/pip" ]; then python3 -m venv "$scratch/pip"; fi
+  "$scratch/pip/bin/python" -m pip download -q --disable-pip-version-check --only-binary :all: --dest "$1" \
+    --python-version "$2" --platform=manylinux_2_{34,28,27,17}_x86_64 "${@:3}"
+}
+
+# test_refused PYTHON_VERSION ABI: pip says that the wheel is not for it.
+test_refused() {
+  say "Python $1, $2"
+  if said="$(download "$scratch/refused" "$1" --abi "$2" --no-deps "$wheel" 2>&1)"; then die "pip did not refuse the wheel"; fi
   grep -F 'is not a supported wheel on this platform' <<<"$said"
 }
 
 # test_root SUITE: a minimal system with Python, as a user without rights.
 test_root() {
-  local root="$scratch/root-$1" version platforms
+  local root="$scratch/root-$1" version
   if [ "$(id -u)" -ne 0 ] || ! command -v debootstrap >/dev/null; then
     say "skipped: $1: needs debootstrap and root's rights"
     return
@@ -88,15 +94,13 @@ test_root() {
   }
   version="$(chroot "$root" python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')"
   say "$1: $(chroot "$root" ldd --version | head -n 1), Python $version"
-  if [ ! -e "$scratch/pip" ]; then python3 -m venv "$scratch/pip"; fi
-  platforms=(--platform=manylinux_2_{34,28,27,17}_x86_64)
-  "$scratch/pip/bin/python" -m pip download -q --disable-pip-version-check --only-binary :all: --python-version "$version" \
-    "${platforms[@]}" --dest "$root/wheels" "$wheel" "$pytest" pip
+  download "$root/wheels" "$version" "$wheel" "$pytest" pip
   cp -r "$scratch/tests" "$root/tests"
   cat >"$root/test.sh" <<'EOF'
 set -e
 python3 -m venv --without-pip /tmp/venv
-/tmp/venv/bin/python /wheels/pip-*.whl/pip install -q --no-index --find-links /wheels libmeg pytest
+pip="$(echo /wheels/pip-*.whl)"
+/tmp/venv/bin/python "$pip/pip" install -q --no-index --find-links /wheels libmeg pytest
 cd /tests
 PATH=/tmp/venv/bin exec /tmp/venv/bin/python -m pytest -q -rs -p no:cacheprovider .
 EOF
@@ -106,24 +110,23 @@ EOF
 }
 
 if [ $# -eq 0 ]; then
-  mapfile -t found < <(compgen -c python3. | grep -xE 'python3\.[0-9]+t?' | sort -u
+  mapfile -t found < <(compgen -c python3. | grep -xE 'python3\.[0-9]+' | sort -u
     compgen -G "${PYENV_ROOT:-$HOME/.pyenv}/versions/*/bin/python3")
   set -- "${found[@]}"
 fi
 # Each version once: the first one that is found.
 declare -A pythons=()
 for python in "$@"; do
-  version="$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2] + "t" * ("t" in sys.abiflags))' 2>/dev/null || true)"
+  version="$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null || true)"
   case "$version" in
     3.[1-9][0-9]*) pythons[$version]="${pythons[$version]:-$python}" ;;
   esac
 done
 if [ "${#pythons[@]}" -eq 0 ]; then die "no Python of 3.10 or newer was found"; fi
 for version in $(printf '%s\n' "${!pythons[@]}" | sort -V); do
-  case "$version" in
-    *t) test_free_threaded "${pythons[$version]}" ;;
-    *) test_python "${pythons[$version]}" "$version" ;;
-  esac
+  test_python "${pythons[$version]}" "$version"
 done
+test_refused 3.9 cp39
+test_refused 3.13 cp313t # free-threaded
 for suite in $roots; do test_root "$suite"; done
 say "passed: Python $(printf '%s\n' "${!pythons[@]}" | sort -V | tr '\n' ' ')"
