@@ -1,0 +1,24 @@
+"""Programs and Megatron's script names, found through the module."""
+
+import pathlib
+import subprocess
+import sys
+
+import libmeg
+
+
+def output_of(*command):
+    return subprocess.run(list(map(str, command)), check=True, capture_output=True, text=True).stdout
+
+
+def test_python_m_libmeg_is_meg():
+    meg = pathlib.Path(libmeg.__file__).parent / "bin" / "meg"
+    for arguments in (["--version"], ["preprocess-data", "--version"], ["verify", "--help"]):
+        assert output_of(sys.executable, "-m", "libmeg", *arguments) == output_of(meg, *arguments)
+
+
+def test_shims_are_found_and_run():
+    shims = pathlib.Path(libmeg.find_shims())
+    assert output_of(sys.executable, "-m", "libmeg", "--shims") == f"{shims}\n"
+    said = output_of(sys.executable, shims / "tools" / "preprocess_data.py", "--version")
+    assert said == output_of(sys.executable, "-m", "libmeg", "preprocess-data", "--version")
