@@ -94,7 +94,8 @@ test_root() {
   }
   version="$(chroot "$root" python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')"
   say "$1: $(chroot "$root" ldd --version | head -n 1), Python $version"
-  download "$root/wheels" "$version" "$wheel" "$pytest" pip
+  # The last two are what pytest needs on Python 3.10, which pip does not see from a newer one.
+  download "$root/wheels" "$version" "$wheel" "$pytest" pip exceptiongroup tomli
   cp -r "$scratch/tests" "$root/tests"
   cat >"$root/test.sh" <<'EOF'
 set -e
