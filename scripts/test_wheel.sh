@@ -69,7 +69,10 @@ test_python() {
 
 # download FOLDER PYTHON_VERSION ARGUMENT ...: what pip would install there on a system with glibc 2.34.
 download() {
-  if [ ! -e "$scratch/pip" ]; then python3 -m venv "$scratch/pip"; fi
+  if [ ! -e "$scratch/pip" ]; then
+    python3 -m venv "$scratch/pip"
+    install "$scratch/pip" --upgrade pip # Old ones do not know of free-threaded Python.
+  fi
   "$scratch/pip/bin/python" -m pip download -q --disable-pip-version-check --only-binary :all: --dest "$1" \
     --python-version "$2" --platform=manylinux_2_{34,28,27,17}_x86_64 "${@:3}"
 }
