@@ -54,12 +54,13 @@ inside() {
     "${torch:-}"
 }
 
-# Tokenizes, verifies and reshapes with the programs of the folder $3, as an ordinary user.
+# try_tools NAME FOLDER: tokenizes, verifies and reshapes with the programs of a folder, as an ordinary user.
 try_tools() {
   inside "$1" nobody "PATH=$2:\$PATH
     preprocess_data --version
-    preprocess_data --input libmeg/quickstart/english.jsonl --output-prefix libmeg/out/english --append-eod --tokenizer-type GPT2BPETokenizer \
-      --vocab-file libmeg/tokenizer/vocab.json --merge-file libmeg/tokenizer/merges.txt >libmeg/out/log &&
+    preprocess_data --input libmeg/quickstart/english.jsonl --output-prefix libmeg/out/english --append-eod \
+      --tokenizer-type GPT2BPETokenizer --vocab-file libmeg/tokenizer/vocab.json \
+      --merge-file libmeg/tokenizer/merges.txt >libmeg/out/log &&
     meg verify dataset libmeg/out/english_text_document &&
     checkpoint_util --load-dir libmeg/checkpoint --save-dir libmeg/out/reshaped --true-vocab-size 75 \
       --target-tensor-parallel-size 1 --target-pipeline-parallel-size 1 >libmeg/out/log &&
@@ -96,7 +97,7 @@ test_debs() {
     -o /libmeg/out/list && /libmeg/out/list /libmeg/checkpoint | head -n 2'
   if compgen -G "$artifacts/libmeg-train_*.deb" >/dev/null; then
     step "Debian 12: libmeg-train"
-    inside debs root 'apt-get -qq install -y --no-install-recommends /libmeg/artifacts/libmeg-train_*.deb python3-minimal \
+    inside debs root 'apt-get -qq install -y --no-install-recommends /libmeg/artifacts/libmeg-train_*.deb python3 \
       >/libmeg/log 2>&1 || { tail /libmeg/log; exit 1; }'
     inside debs nobody '! pretrain_gpt --version' 2>&1 | tee "$roots/said"
     grep -q 'expected LibTorch .*, found none: install it with' "$roots/said" || die "expected a word on LibTorch"

@@ -95,8 +95,9 @@ cp -r "$checkout/testdata/tokenizer" "$checkout/testdata/quickstart/english.json
 chmod -R a+rX "$scratch/outputs"
 out="$scratch/outputs"
 shims="$scratch/prefix/share/libmeg/megatron"
-somebody "$shims/tools/preprocess_data.py --input $out/english.jsonl --output-prefix $out/english --append-eod --tokenizer-type GPT2BPETokenizer \
-  --vocab-file $out/tokenizer/vocab.json --merge-file $out/tokenizer/merges.txt &&
+somebody "$shims/tools/preprocess_data.py --input $out/english.jsonl --output-prefix $out/english --append-eod \
+  --tokenizer-type GPT2BPETokenizer --vocab-file $out/tokenizer/vocab.json \
+  --merge-file $out/tokenizer/merges.txt &&
   $scratch/prefix/bin/meg verify dataset $out/english_text_document"
 
 if $with_torch; then
