@@ -32,12 +32,12 @@ check_sources() {
 # Takes what has just been built; old artifacts of other commits never come with it.
 collect() {
   local folder="$1" deps="${MEG_DEPS:-$HOME/.cache/libmeg}"
-  rm -rf "$folder" dist/wheel
+  rm -rf "$folder" dist/*.whl
   mkdir -p "$folder"
-  "$here/build_wheel.sh" dist/wheel
+  "$here/build_wheel.sh"
   "$deps/wheel-venv/bin/python" -m build --sdist --no-isolation --outdir "$folder"
   "$here/build_packages.sh"
-  cp dist/wheel/*.whl build/packages/artifacts/* "$folder"
+  cp dist/*.whl build/packages/artifacts/* "$folder"
   changelog_section >"$folder/CHANGES.md"
   (
     cd "$folder"
