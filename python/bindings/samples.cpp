@@ -159,12 +159,16 @@ class Fields {
         attention_mask_(
             make<uint8_t>(options.reset_attention_mask ? samples_ * length_ * length_ : 0)) {}
 
-  samples::GptSampleFields spans() const {
-    return {.tokens = *tokens_,
-            .labels = *labels_,
-            .loss_mask = *loss_mask_,
-            .position_ids = *position_ids_,
-            .attention_mask = *attention_mask_};
+  /// Those of one sample.
+  samples::GptSampleFields row(size_t number) const {
+    const auto part = [&](auto& values, size_t size) {
+      return values->empty() ? std::span(*values) : std::span(*values).subspan(number * size, size);
+    };
+    return {.tokens = part(tokens_, length_),
+            .labels = part(labels_, length_),
+            .loss_mask = part(loss_mask_, length_),
+            .position_ids = part(position_ids_, length_),
+            .attention_mask = part(attention_mask_, length_ * length_)};
   }
 
   void copy(const samples::MicroBatch& batch) const {
@@ -247,13 +251,11 @@ class GPTDataset {
   size_t size() const { return static_cast<size_t>(data().size()); }
 
   nb::dict item(nb::handle index) const {
-    const std::shared_ptr<std::vector<int64_t>> text = read(index);
-    const Fields fields(1, run_->sample);
-    {
-      const nb::gil_scoped_release release;
-      samples::fill_gpt_sample(*text, run_->sample, fields.spans());
-    }
-    return fields.one();
+    // An array of numpy says that it is a number, too.
+    if (!nb::hasattr(index, "__len__")) return filled({number_of(index)}).one();
+    std::vector<int64_t> numbers;
+    for (const nb::handle one : nb::iter(index)) numbers.push_back(number_of(one));
+    return filled(numbers).batch();
   }
 
   nb::object text(nb::handle index) const {
@@ -321,6 +323,17 @@ class GPTDataset {
     return number < 0 && number >= -count ? number + count : number;
   }
 
+  Fields filled(const std::vector<int64_t>& numbers) const {
+    Fields fields(static_cast<int64_t>(numbers.size()), run_->sample);
+    std::vector<int64_t> text(static_cast<size_t>(data().text_length()));
+    const nb::gil_scoped_release release;
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      check(data().text(numbers[i], run_->sample.pad, text));
+      samples::fill_gpt_sample(text, run_->sample, fields.row(i));
+    }
+    return fields;
+  }
+
   std::shared_ptr<std::vector<int64_t>> read(nb::handle index) const {
     const int64_t sample = number_of(index);
     auto text = std::make_shared<std::vector<int64_t>>(static_cast<size_t>(data().text_length()));
@@ -366,9 +379,11 @@ as Megatron's GPTDataset gives it: ``tokens``, ``labels``, ``position_ids`` (int
 [L]) and, with ``reset_attention_mask``, ``attention_mask`` (bool, [1, L, L], True is hidden); without it attention
 is causal. Any number of threads may read one set; pickled, it is opened again by its flags and finds its index caches.)")
       .def("__len__", &GPTDataset::size, "The number of samples.")
-      .def("__getitem__", &GPTDataset::item, nb::arg("idx"),
-           nb::sig("def __getitem__(self, idx: int, /) -> dict[str, typing.Any]"),
-           R"(Sample ``idx``, which may be negative.
+      .def(
+          "__getitem__", &GPTDataset::item, nb::arg("idx"),
+          nb::sig("def __getitem__(self, idx: int | collections.abc.Iterable[int], /) -> "
+                  "dict[str, typing.Any]"),
+          R"(Sample ``idx``, which may be negative; or several at once, with b as the first dimension of every array.
 
 Raises:
     IndexError: there is no such sample. CorruptionError: an index points outside its data.)")

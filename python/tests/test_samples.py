@@ -141,6 +141,16 @@ def test_batches_are_the_samples_of_each_rank(train, num_workers):
     assert len(seen) == (len(train) - 6) // 6 * 6
 
 
+def test_several_at_once_are_the_samples(train):
+    numbers = numpy.array([3, -1, 3])
+    for batch in (train[numbers], train[numbers.tolist()]):
+        for name in FIELDS:
+            assert batch[name].tolist() == [train[int(number)][name].tolist() for number in numbers]
+    assert train[[]]["tokens"].shape == (0, LENGTH)
+    with pytest.raises(IndexError):
+        train[[0, len(train)]]
+
+
 def test_arrays_are_the_callers(train):
     batches = list(train.batches(4))
     assert all(batch["tokens"].flags.writeable for batch in batches)
