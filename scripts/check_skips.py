@@ -15,8 +15,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 SHARED = pathlib.Path(os.environ.get("MEG_SHARED") or ROOT.parent / "shared")
 # What GoogleTest, our scripts and run_cli_tests.sh print before or after the reason.
 REASONS = re.compile(r"^(?:.*: Skipped\n|skipped: |SKIPPED \S+: )(.*)$", re.MULTILINE)
-# The last line of unittest, for cases within one test of ctest.
-CASES = re.compile(r"^OK \(.*(skipped=\d+).*\)$", re.MULTILINE)
+# The last line of unittest and of pytest, for cases within one test of ctest.
+CASES = re.compile(r"^(?:OK \(.*skipped=(\d+).*\)|\d+ passed.* (\d+) skipped.* in [\d.]+s.*)$", re.MULTILINE)
 
 
 def skips(junit):
@@ -27,7 +27,7 @@ def skips(junit):
             reason = REASONS.search(output)
             yield f"{case.get('name')}: {reason[1] if reason else 'no reason given'}"
         elif cases := CASES.search(output):
-            yield f"{case.get('name')}: {cases[1]}"
+            yield f"{case.get('name')}: skipped={cases[1] or cases[2]}"
 
 
 def allowed(path):

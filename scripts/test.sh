@@ -14,7 +14,7 @@ results="$root/build/release/Testing/results.xml"
 
 "$here/setup.sh"
 cd "$root"
-cmake --preset release -DMEG_WITH_TORCH="$with_torch"
+cmake --preset release -DMEG_WITH_TORCH="$with_torch" -DMEG_BUILD_PYTHON=ON
 cmake --build --preset release --parallel "$jobs"
 rm -f "$results"
 # unittest says at the end of its output how many cases were skipped.
