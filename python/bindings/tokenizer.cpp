@@ -36,7 +36,7 @@
 #include "python/bindings/errors.h"
 #include "python/bindings/fields.h"
 #include "python/bindings/interruption.h"
-#include "python/bindings/new_array.h"
+#include "python/bindings/numpy_array.h"
 
 namespace meg::python {
 namespace {
