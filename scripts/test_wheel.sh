@@ -35,7 +35,9 @@ trap 'rm -rf --one-file-system "$scratch"' EXIT
 mkdir -p "$scratch/tests/python" "$scratch/tests/tests"
 cp -r "$here/../python/tests" "$scratch/tests/python/"
 cp -r "$here/../tests/wheel" "$scratch/tests/tests/"
-cp -r "$here/../testdata" "$scratch/tests/"
+cp -r "$here/../testdata" "$here/../examples" "$here/../README.md" "$scratch/tests/"
+mkdir "$scratch/tests/docs"
+cp "$here/../docs/python.md" "$scratch/tests/docs/"
 pytest="$(grep '^pytest==' "$here/requirements.txt")"
 
 # tests VENV [PYTEST_ARGUMENT ...]: the environment of a user who has nothing else.

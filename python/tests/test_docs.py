@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(os.environ.get("MEG_DOCS", Path(__file__).resolve().parents[2]))
-NEEDS = {"Datasets": "torch", "Samples of a run": "torch", "Tokenizers": "tokenizers"}
+NEEDS = {"Checkpoints": "torch", "Datasets": "torch", "Samples of a run": "torch", "Tokenizers": "tokenizers"}
 
 
 def sections():
