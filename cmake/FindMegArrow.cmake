@@ -47,7 +47,4 @@ if(MegArrow_FOUND AND NOT TARGET meg::arrow)
     INTERFACE_INCLUDE_DIRECTORIES ${MegArrow_INCLUDE_DIR}
     INTERFACE_LINK_LIBRARIES
       "-Wl,--push-state,--as-needed ${MegArrow_parquet_LIBRARY} ${MegArrow_arrow_LIBRARY} -Wl,--pop-state")
-  if(NOT SKBUILD)
-    target_link_options(meg::arrow INTERFACE LINKER:-rpath,${meg_arrow_root})
-  endif()
 endif()
