@@ -62,6 +62,7 @@ def megatron_splits(samples, blend, cache, **config):
 
 
 def our_splits(samples, data_path, cache, **arguments):
+    pytest.importorskip("megatron.core")
     import importlib.metadata
 
     return libmeg.gpt_datasets(

@@ -115,7 +115,7 @@ def test_parquet_is_read_with_the_extra_or_refused_by_its_name(english, tmp_path
         file.write_bytes(b"PAR1")
         done = run(*command)
         assert done.returncode == 1
-        assert "(pip install 'libmeg[arrow]' brings it)" in done.stderr.splitlines()[-1]
+        assert "(pip install 'libmeg[arrow]' brings what it needs)" in done.stderr.splitlines()[-1]
         return
     import pyarrow
     import pyarrow.parquet
