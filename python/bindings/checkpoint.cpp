@@ -248,8 +248,7 @@ class CheckpointReader {
  private:
   std::shared_ptr<const MegatronCheckpoint> shared() const {
     if (open_ == nullptr) {
-      check(make_error(StatusCode::kInvalidArgument,
-                       "checkpoint: expected an open one, found it closed"));
+      refuse("checkpoint: expected an open one, found it closed");
     }
     return open_;
   }

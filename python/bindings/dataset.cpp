@@ -30,11 +30,6 @@ namespace {
 namespace nb = nanobind;
 using dataset::IndexedDataset;
 
-template <class... Args>
-[[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) {
-  throw Failure{make_error(StatusCode::kInvalidArgument, format, std::forward<Args>(args)...)};
-}
-
 nb::dlpack::dtype numpy_dtype(DType dtype) {
   using Code = nb::dlpack::dtype_code;
   const bool real = dtype == DType::kFloat32 || dtype == DType::kFloat64;
@@ -111,13 +106,7 @@ class Dataset {
     return *data_;
   }
 
-  int64_t number_of(nb::handle index) const {
-    const Py_ssize_t number = PyNumber_AsSsize_t(index.ptr(), PyExc_IndexError);
-    if (number == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
-    const int64_t count = opened().sequence_count();
-    // What is out of range from below stays so, and the error has the number that was given.
-    return number < 0 && number >= -count ? number + count : number;
-  }
+  int64_t number_of(nb::handle index) const { return index_of(index, opened().sequence_count()); }
 
   nb::object with_mode(int64_t sequence, nb::object items) {
     if (!data_->multimodal()) return items;

@@ -19,6 +19,12 @@ inline void check(Status status) {
   if (!status.ok()) throw Failure{std::move(status)};
 }
 
+/// Throws Failure for what a caller's argument is.
+template <class... Args>
+[[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) {
+  throw Failure{make_error(StatusCode::kInvalidArgument, format, std::forward<Args>(args)...)};
+}
+
 /// The value of a Result; throws Failure for an error.
 template <class T>
 T value_of(Result<T> result) {

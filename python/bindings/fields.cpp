@@ -23,8 +23,7 @@ megatron::FieldValue field_of(const std::string& name, nb::handle value) {
     int overflow = 0;
     const int64_t number = PyLong_AsLongLongAndOverflow(value.ptr(), &overflow);
     if (overflow == 0) return number;
-    check(make_error(StatusCode::kInvalidArgument, "{}: expected an integer of 64 bits, found {}",
-                     name, nb::str(value).c_str()));
+    refuse("{}: expected an integer of 64 bits, found {}", name, nb::str(value).c_str());
   }
   if (nb::isinstance<nb::float_>(value)) return nb::cast<double>(value);
   if (nb::isinstance<nb::str>(value)) return nb::cast<std::string>(value);

@@ -10,6 +10,15 @@
 
 namespace meg::python {
 
+/// The place of an index of Python's among `count`, from whose end a negative one counts. What is
+/// out of range from below stays so, so that an error has the number that was given. IndexError for
+/// a number beyond 64 bits, TypeError for what is none.
+inline int64_t index_of(nanobind::handle index, int64_t count) {
+  const Py_ssize_t number = PyNumber_AsSsize_t(index.ptr(), PyExc_IndexError);
+  if (number == -1 && PyErr_Occurred() != nullptr) throw nanobind::python_error();
+  return number < 0 && number >= -count ? number + count : number;
+}
+
 enum class Writable { kNo, kYes };
 
 /// A numpy array in place: `owner` keeps its memory until the array and all of its views are gone.

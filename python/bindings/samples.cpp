@@ -288,9 +288,7 @@ class GPTDataset {
     if (dataloader_type == "cyclic") {
       order.type = samples::DataloaderType::kCyclic;
     } else if (dataloader_type != "single") {
-      check(make_error(StatusCode::kInvalidArgument,
-                       "dataloader_type: expected \"single\" or \"cyclic\", found \"{}\"",
-                       dataloader_type));
+      refuse("dataloader_type: expected \"single\" or \"cyclic\", found \"{}\"", dataloader_type);
     }
     samples::SampleLoader::Options options{.sample = run_->sample,
                                            .micro_batch_size = micro_batch_size,
@@ -316,12 +314,7 @@ class GPTDataset {
     return *run_->datasets.splits[samples::split_number(split_)];
   }
 
-  int64_t number_of(nb::handle index) const {
-    const Py_ssize_t number = PyNumber_AsSsize_t(index.ptr(), PyExc_IndexError);
-    if (number == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
-    const int64_t count = data().size();
-    return number < 0 && number >= -count ? number + count : number;
-  }
+  int64_t number_of(nb::handle index) const { return index_of(index, data().size()); }
 
   Fields filled(const std::vector<int64_t>& numbers) const {
     Fields fields(static_cast<int64_t>(numbers.size()), run_->sample);

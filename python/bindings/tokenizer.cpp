@@ -275,8 +275,7 @@ class Batch {
 int checked_threads(std::optional<int> threads) {
   if (!threads.has_value()) return available_processors();
   if (*threads < 1 || *threads > 4096) {
-    check(make_error(StatusCode::kInvalidArgument, "threads: expected 1 to 4096, found {}",
-                     *threads));
+    refuse("threads: expected 1 to 4096, found {}", *threads);
   }
   return *threads;
 }
@@ -592,8 +591,7 @@ preprocess::ReadTextsOptions files_options(nb::handle paths,
     for (const auto& [word, value] : choices) {
       if (found == word) return value;
     }
-    throw Failure{make_error(StatusCode::kInvalidArgument, "{}: expected {}, found {}", name,
-                             expected, found)};
+    refuse("{}: expected {}, found {}", name, expected, found);
   };
   using preprocess::InputFormat;
   using preprocess::OnError;
@@ -715,7 +713,7 @@ InvalidArgumentError for a dtype that the ids do not fit.)")
 paths: files, folders and patterns as preprocess_data's --input takes them: JSON lines and arrays,
 CSV, plain text, Parquet and Arrow, compressed or not. The texts of several json_keys follow one
 another for each document. on_error="skip" leaves invalid lines out, with a UserWarning.
-max_documents: stops after so many, which one thread reads.
+max_documents: how many documents to read, by one thread.
 
 Raises CorruptionError for an invalid line (FILE: line L, byte B: ...), NotFoundError for a missing
 file or key, IoError.)")

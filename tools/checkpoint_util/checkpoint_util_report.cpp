@@ -37,8 +37,9 @@ void UtilReport::line(const std::string& text) const {
 
 void UtilReport::notes(const std::vector<std::string>& texts) {
   for (const std::string& text : texts) {
-    line("note: " + with_flags(text));
-    object_["notes"].push_back(with_flags(text));
+    const std::string shown = with_flags(text);
+    line("note: " + shown);
+    object_["notes"].push_back(shown);
   }
 }
 
