@@ -1,5 +1,6 @@
 #include "tools/common/flags/flags.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +9,7 @@
 #include <set>
 #include <sstream>
 
+#include "libmeg/base/version.h"
 #include "tests/temp_folder.h"
 #include "tools/common/build_info.h"
 
@@ -219,7 +221,7 @@ TEST_F(FlagsTest, UnexpectedArgumentIsAnError) {
 
 TEST_F(FlagsTest, VersionNamesProgramAndLibrary) {
   EXPECT_EQ(parse({"--version"}), 0);
-  EXPECT_EQ(out_.str(), "preprocess_data (libmeg) 0.1.0\n" + std::string(build_info()) + "\n");
+  EXPECT_EQ(out_.str(), fmt::format("preprocess_data (libmeg) {}\n{}\n", version(), build_info()));
 }
 
 TEST(BuildInfo, NamesCommitAndLibraries) {
@@ -422,7 +424,7 @@ TEST(PositionalTest, VersionNamesTheProgramWithoutItsSubject) {
   std::ostringstream err;
   const char* arguments[] = {"verify", "--version"};
   EXPECT_EQ(flags.parse(2, arguments, out, err), 0);
-  EXPECT_EQ(out.str(), "verify (libmeg) 0.1.0\n" + std::string(build_info()) + "\n");
+  EXPECT_EQ(out.str(), fmt::format("verify (libmeg) {}\n{}\n", version(), build_info()));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "libmeg/base/per_thread.h"
 #include "libmeg/io/mapped_file.h"
 
 namespace meg::checkpoint {
@@ -160,7 +161,11 @@ struct StripeCache {
   }
 };
 
-thread_local StripeCache cache;
+StripeCache& thread_cache() {
+  static PerThread<StripeCache> caches;
+  return caches.get();
+}
+
 std::atomic<uint64_t> next_number = 1;
 
 class TransposedSource final : public TensorSource {
@@ -208,6 +213,7 @@ class TransposedSource final : public TensorSource {
   /// Maps the source's rows, for this thread; false if they are not in one file, near each other,
   /// or if the file cannot be mapped, in which case reading it reports the error.
   bool map_rows() const {
+    StripeCache& cache = thread_cache();
     if (cache.mapped_source == number_) return true;
     const std::vector<FileExtent> extents = source_->file_extents();
     if (extents.empty()) return false;
@@ -239,6 +245,7 @@ class TransposedSource final : public TensorSource {
   /// Rows of the result from those that are mapped. The columns, which are far apart in the file,
   /// are first brought near each other.
   void turn_mapped(int64_t row, int64_t rows, std::span<std::byte> into) const {
+    StripeCache& cache = thread_cache();
     const auto bytes = static_cast<size_t>(rows) * size_;
     const auto width = static_cast<size_t>(columns_) * size_;
     cache.block.resize(static_cast<size_t>(kBlockRows) * (bytes + kLine));
@@ -255,6 +262,7 @@ class TransposedSource final : public TensorSource {
 
   /// The stripe that has a row of the result, valid until the thread's next call.
   Result<const Stripe*> stripe_with(int64_t row) const {
+    StripeCache& cache = thread_cache();
     Stripe& kept = cache.find(number_, row);
     if (kept.has(number_, row)) return &kept;
     kept.source = 0;
@@ -329,6 +337,7 @@ class TransposedSource final : public TensorSource {
 }  // namespace
 
 void share_transposed_memory(int64_t bytes) {
+  StripeCache& cache = thread_cache();
   cache.share = bytes;
   // What is larger than its part of the new share goes.
   for (Stripe& stripe : cache.stripes) stripe = {};

@@ -9,6 +9,7 @@
 #include <new>
 #include <vector>
 
+#include "libmeg/base/per_thread.h"
 #include "libmeg/text/printable.h"
 #include "libmeg/text/utf8.h"
 #include "libmeg/tokenizer/regex/internal/escape_ranges.h"
@@ -153,7 +154,19 @@ class Translation {
 };
 
 using MatchContext = std::unique_ptr<pcre2_match_context, Freed<pcre2_match_context_free>>;
-using MatchData = std::unique_ptr<pcre2_match_data, Freed<pcre2_match_data_free>>;
+
+/// Matching writes into it, so each thread has its own; the compiled pattern is only read.
+struct MatchData {
+  std::unique_ptr<pcre2_match_data, Freed<pcre2_match_data_free>> data{
+      pcre2_match_data_create(1, nullptr)};
+};
+
+pcre2_match_data* thread_match_data() {
+  static PerThread<MatchData> all;
+  pcre2_match_data* const data = all.get().data.get();
+  if (data == nullptr) throw std::bad_alloc();
+  return data;
+}
 
 }  // namespace
 
@@ -210,17 +223,16 @@ const std::string& RegexMatcher::pattern() const { return compiled_->pattern; }
 
 Result<std::optional<RegexMatcher::Match>> RegexMatcher::find(std::string_view text,
                                                               size_t from) const {
-  // Matching writes into it, so each thread has its own; the compiled pattern is only read.
-  thread_local const MatchData data(pcre2_match_data_create(1, nullptr));
+  pcre2_match_data* const data = thread_match_data();
   int found =
       pcre2_match(compiled_->code.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
-                  from, PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY, data.get(), compiled_->context.get());
+                  from, PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY, data, compiled_->context.get());
   // The compiled code has 32 KiB of stack; the interpreter keeps its state on the heap, within the
   // limits of the context.
   if (found == PCRE2_ERROR_JIT_STACKLIMIT) {
     found = pcre2_match(compiled_->code.get(), reinterpret_cast<PCRE2_SPTR>(text.data()),
-                        text.size(), from, PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY | PCRE2_NO_JIT,
-                        data.get(), compiled_->context.get());
+                        text.size(), from, PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY | PCRE2_NO_JIT, data,
+                        compiled_->context.get());
   }
   if (found == PCRE2_ERROR_NOMATCH) return std::optional<Match>();
   if (found == PCRE2_ERROR_NOMEMORY) throw std::bad_alloc();
@@ -231,7 +243,7 @@ Result<std::optional<RegexMatcher::Match>> RegexMatcher::find(std::string_view t
                       compiled_->name, text::printable(compiled_->pattern), kMatchLimit, from,
                       text.size());
   }
-  const PCRE2_SIZE* const bounds = pcre2_get_ovector_pointer(data.get());
+  const PCRE2_SIZE* const bounds = pcre2_get_ovector_pointer(data);
   return std::optional<Match>({bounds[0], bounds[1]});
 }
 
