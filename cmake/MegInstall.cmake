@@ -40,12 +40,15 @@ foreach(package tools train)
 endforeach()
 
 install(FILES LICENSE THIRD_PARTY.md CHANGELOG.md TYPE DOC COMPONENT tools)
-# The notices of what is linked, from the packages that brought it.
-file(STRINGS scripts/apt-build.txt meg_linked_packages REGEX "-dev$")
-foreach(package IN LISTS meg_linked_packages)
-  install(FILES /usr/share/doc/${package}/copyright DESTINATION ${CMAKE_INSTALL_DOCDIR}/licenses RENAME ${package}.txt
-          COMPONENT tools OPTIONAL)
-endforeach()
+# meg_install_licenses(COMPONENT): the notices of what is linked, from the packages that brought it.
+function(meg_install_licenses component)
+  file(STRINGS ${PROJECT_SOURCE_DIR}/scripts/apt-build.txt packages REGEX "-dev$")
+  foreach(package IN LISTS packages)
+    install(FILES /usr/share/doc/${package}/copyright DESTINATION ${CMAKE_INSTALL_DOCDIR}/licenses RENAME ${package}.txt
+            COMPONENT ${component} OPTIONAL)
+  endforeach()
+endfunction()
+meg_install_licenses(tools)
 install(DIRECTORY docs TYPE DOC COMPONENT tools
         FILES_MATCHING PATTERN *.md PATTERN *.svg PATTERN decisions EXCLUDE PATTERN performance EXCLUDE)
 install(DIRECTORY scripts/launch DESTINATION ${CMAKE_INSTALL_DATADIR}/libmeg COMPONENT tools USE_SOURCE_PERMISSIONS)

@@ -43,7 +43,9 @@ tidy() {
 packages() {
   rm -rf dist
   "$here/build_wheel.sh"
-  "$here/test_wheel.sh" dist/*.whl
+  "$here/build_wheel.sh" --train
+  "$here/test_wheel.sh" dist/libmeg-*.whl
+  "$here/test_wheel.sh" --train dist/libmeg-*.whl dist/libmeg_train-*.whl
   "$here/setup.sh" --packages
   "$here/build_packages.sh"
   "$here/test_packages.sh"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes everything of a release in one folder: wheel, source distribution, Debian packages, tarball, the changelog's section,
+# Makes everything of a release in one folder: wheels, source distribution, Debian packages, tarball, the changelog's section,
 # a bill of materials (SPDX) and checksums. The version stands in CMakeLists.txt alone.
 #
 #   scripts/release.sh [FOLDER]       into FOLDER (dist/release)
@@ -35,6 +35,7 @@ collect() {
   rm -rf "$folder" dist/*.whl
   mkdir -p "$folder"
   "$here/build_wheel.sh"
+  "$here/build_wheel.sh" --train
   "$deps/wheel-venv/bin/python" -m build --sdist --no-isolation --outdir "$folder"
   "$here/build_packages.sh"
   cp dist/*.whl build/packages/artifacts/* "$folder"
@@ -50,7 +51,7 @@ check_sources
 case "${1:-}" in
   --check)
     for number in 1 2; do
-      rm -rf build/wheel build/packages
+      rm -rf build/wheel build/train-wheel build/packages
       collect "build/release-check/$number"
     done
     diff build/release-check/1/SHA256SUMS build/release-check/2/SHA256SUMS ||

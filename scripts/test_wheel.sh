@@ -3,11 +3,17 @@
 # compiler in the PATH nor this checkout in sight.
 #
 #   scripts/test_wheel.sh WHEEL [PYTHON ...]
+#   scripts/test_wheel.sh --train WHEEL TRAIN_WHEEL    the programs that need LibTorch, with the torch of scripts/setup.sh
 #
 # Without a PYTHON: those of 3.10 and newer in the PATH and in pyenv. MEG_WHEEL_ROOTS: the suites of Debian or Ubuntu that
 # debootstrap makes roots of ("bookworm trixie"; jammy's glibc is older than the one that libmeg is built with), or nothing.
 set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+train_wheel=""
+if [ "$1" = --train ]; then
+  train_wheel="$(realpath "$3")"
+  set -- "$2"
+fi
 wheel="$(realpath "$1")"
 shift
 limit=12000000
@@ -34,7 +40,7 @@ chmod 755 "$scratch"
 trap 'rm -rf --one-file-system "$scratch"' EXIT
 mkdir -p "$scratch/tests/python" "$scratch/tests/tests"
 cp -r "$here/../python/tests" "$scratch/tests/python/"
-cp -r "$here/../tests/wheel" "$scratch/tests/tests/"
+cp -r "$here/../tests/wheel" "$here/../tests/train_wheel" "$scratch/tests/tests/"
 cp -r "$here/../testdata" "$here/../examples" "$here/../README.md" "$scratch/tests/"
 mkdir "$scratch/tests/docs"
 cp "$here/../docs/python.md" "$scratch/tests/docs/"
@@ -44,7 +50,7 @@ pytest="$(grep '^pytest==' "$here/requirements.txt")"
 tests() {
   local venv="$1"
   (cd "$scratch/tests" &&
-    env -i HOME="$scratch" LANG=C.UTF-8 PATH="$venv/bin" "$venv/bin/python" -m pytest -q -rs -p no:cacheprovider "${@:2}")
+    env -i HOME="$scratch" LANG=C.UTF-8 PATH="$venv/bin" ${TORCH+TORCH="$TORCH"} "$venv/bin/python" -m pytest -q -rs -p no:cacheprovider "${@:2}")
 }
 
 # install VENV PACKAGE ...
@@ -58,7 +64,7 @@ test_python() {
   if [ "$2" = 3.10 ]; then oldest=(numpy==1.22.* nanobind-backend==1.0.*); fi
   "$1" -m venv "$venv"
   install "$venv" "$wheel" "$pytest" "${oldest[@]}"
-  tests "$venv" .
+  tests "$venv" python tests/wheel
   # pyarrow has no such version for Python 3.10.
   if [ "$2" != 3.10 ] && [ -z "${with_arrow:-}" ]; then
     with_arrow="$2"
@@ -108,12 +114,29 @@ python3 -m venv --without-pip /tmp/venv
 pip="$(echo /wheels/pip-*.whl)"
 /tmp/venv/bin/python "$pip/pip" install -q --no-index --find-links /wheels libmeg pytest
 cd /tests
-PATH=/tmp/venv/bin exec /tmp/venv/bin/python -m pytest -q -rs -p no:cacheprovider .
+PATH=/tmp/venv/bin exec /tmp/venv/bin/python -m pytest -q -rs -p no:cacheprovider python tests/wheel
 EOF
   unshare --mount bash -c 'mount -t proc proc "$0/proc" && mount --bind /dev "$0/dev" && exec chroot --userspec=nobody "$0" \
     /usr/bin/env -i HOME=/tmp LANG=C.UTF-8 PATH=/usr/bin:/bin bash /test.sh' "$root"
   rm -rf --one-file-system "$root"
 }
+
+# Torch is not installed again: 5 GB.
+test_train() {
+  local deps="${MEG_DEPS:-$HOME/.cache/libmeg}" venv="$scratch/train" torch
+  torch="$(dirname "$(echo "$deps"/venv/lib/python3*/site-packages/torch)")"
+  say "$(basename "$train_wheel"): $(stat -c %s "$train_wheel") bytes"
+  python3 -m venv "$venv"
+  install "$venv" "$wheel" "$pytest"
+  install "$venv" --no-deps "$train_wheel"
+  TORCH="$torch" tests "$venv" tests/train_wheel
+  say "passed: $(basename "$train_wheel")"
+}
+
+if [ -n "$train_wheel" ]; then
+  test_train
+  exit
+fi
 
 if [ $# -eq 0 ]; then
   mapfile -t found < <(compgen -c python3. | grep -xE 'python3\.[0-9]+' | sort -u

@@ -137,9 +137,11 @@ Status find_torch(const std::string& command, const std::string& program) {
   if (!chosen.empty()) {
     roots = {chosen};
   } else {
-    roots = {(own_folder() / MEG_MODULE_FOLDER / "torch").lexically_normal(), MEG_TORCH_ROOT};
-    const auto packages = python_package_folders("torch");
-    roots.insert(roots.end(), packages.begin(), packages.end());
+    roots = {(own_folder() / MEG_MODULE_FOLDER / "torch").lexically_normal(),
+             (own_folder() / MEG_TORCH_ROOT).lexically_normal()};
+    for (std::string& folder : python_package_folders("torch")) {
+      if (!is_among(roots, folder)) roots.push_back(std::move(folder));
+    }
   }
   const char* const path = std::getenv("LD_LIBRARY_PATH");
   const std::string before = path == nullptr ? "" : path;
@@ -180,9 +182,12 @@ int main(int argc, const char* const* argv) {
   const bool is_command = needs_torch(own_name);
   const std::string command = is_command ? own_name : argc > 1 ? dashed(argv[1]) : "";
   if (is_among(absent_commands(), command)) {
+    const std::string other = own_folder() / "../../libmeg_train/bin/meg";
+    ::execv(other.c_str(), const_cast<char* const*>(argv));
     return fail(make_error(StatusCode::kUnsupported,
-                           "meg {}: needs LibTorch, and this libmeg was built without it "
-                           "(scripts/quickstart.sh in a clone of libmeg builds all programs)",
+                           "meg {}: needs LibTorch, and this libmeg was built without it (`pip "
+                           "install libmeg[train]` brings it to the Python package, "
+                           "scripts/quickstart.sh in a clone of libmeg builds all programs)",
                            command));
   }
   if (!is_among(commands(), command)) return usage_main(argc, argv);
