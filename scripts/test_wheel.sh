@@ -116,7 +116,7 @@ pip="$(echo /wheels/pip-*.whl)"
 cd /tests
 PATH=/tmp/venv/bin exec /tmp/venv/bin/python -m pytest -q -rs -p no:cacheprovider python tests/wheel
 EOF
-  unshare --mount bash -c 'mount -t proc proc "$0/proc" && mount --bind /dev "$0/dev" && exec chroot --userspec=nobody "$0" \
+  unshare --mount bash -c 'mount -t proc proc "$0/proc" && mount --rbind /dev "$0/dev" && exec chroot --userspec=nobody "$0" \
     /usr/bin/env -i HOME=/tmp LANG=C.UTF-8 PATH=/usr/bin:/bin bash /test.sh' "$root"
   rm -rf --one-file-system "$root"
 }
