@@ -14,7 +14,6 @@ import contextlib
 import json
 import os
 import queue
-import signal
 import subprocess
 import tempfile
 import threading
@@ -122,7 +121,8 @@ class _Process:
             self._handle(event)
 
     def stop(self):
-        self._process.send_signal(signal.SIGINT)
+        # Not SIGINT, which shells switch off for what they start in the background.
+        self._process.terminate()
         self._process.wait()
 
     def failure(self, code):

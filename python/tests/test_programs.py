@@ -192,3 +192,11 @@ def test_calls_leave_no_descriptors_and_threads(tmp_path):
 def test_a_program_that_is_not_here_is_named():
     with pytest.raises(FileNotFoundError, match="nonsense: this libmeg has no such program"):
         programs.find_program("nonsense")
+
+
+def test_a_program_ends_where_a_shell_switched_interruptions_off(tmp_path):
+    code = ("import signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); import libmeg\n"
+            "libmeg.preprocess(documents=[1], output_prefix='x', tokenizer_type='NullTokenizer', vocab_size=9)")
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert "TypeError: document 0" in done.stderr
+    assert list(tmp_path.iterdir()) == []
