@@ -40,10 +40,10 @@ foreach(package tools train)
 endforeach()
 
 install(FILES LICENSE THIRD_PARTY.md CHANGELOG.md TYPE DOC COMPONENT tools)
+file(STRINGS scripts/apt-build.txt meg_linked_packages REGEX "-dev$")
 # meg_install_licenses(COMPONENT): the notices of what is linked, from the packages that brought it.
 function(meg_install_licenses component)
-  file(STRINGS ${PROJECT_SOURCE_DIR}/scripts/apt-build.txt packages REGEX "-dev$")
-  foreach(package IN LISTS packages)
+  foreach(package IN LISTS meg_linked_packages)
     install(FILES /usr/share/doc/${package}/copyright DESTINATION ${CMAKE_INSTALL_DOCDIR}/licenses RENAME ${package}.txt
             COMPONENT ${component} OPTIONAL)
   endforeach()
