@@ -18,6 +18,7 @@ ORDER = {
     "base": "",
     "io": "base",
     "text": "base",
+    "chat": "base io text",
     "numpy": "base io text",
     "megatron": "base text",
     "model": "base text megatron",

@@ -1,0 +1,131 @@
+#include "libmeg/chat/chat_template.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "libmeg/chat/internal/interpreter.h"
+#include "libmeg/chat/internal/template_syntax.h"
+#include "libmeg/chat/internal/value.h"
+#include "libmeg/io/mapped_file.h"
+
+namespace meg::chat {
+namespace {
+
+/// Longer templates are refused: the longest of public models have 20 KB.
+constexpr size_t kMaxSource = size_t{1} << 20;
+
+using Json = nlohmann::ordered_json;
+using Variables = std::vector<std::pair<std::string, Value>>;
+
+Status no_template(const std::string& path, std::string_view expected) {
+  return make_error(StatusCode::kCorruption, "{}: expected {}", path, expected);
+}
+
+/// The source in tokenizer_config.json; empty where there is none.
+Result<std::string> configured_source(const Json& config, const std::string& path) {
+  const auto found = config.find("chat_template");
+  if (found == config.end() || found->is_null()) return std::string();
+  if (found->is_string()) return found->get<std::string>();
+  if (!found->is_array()) return no_template(path, "chat_template to be a string or list");
+  for (const Json& one : *found) {
+    if (!one.is_object() || !one.contains("name") || !one.contains("template") ||
+        !one["template"].is_string()) {
+      return no_template(path, "chat templates with name and template");
+    }
+    if (one["name"] == "default") return one["template"].get<std::string>();
+  }
+  return no_template(path, "a chat template named default");
+}
+
+/// bos_token and the like: a string, or an object with its content.
+Variables special_tokens(const Json& config) {
+  Variables tokens;
+  for (const char* const name : {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token",
+                                 "cls_token", "mask_token"}) {
+    const auto found = config.find(name);
+    if (found == config.end()) continue;
+    const Json& token =
+        found->is_object() && found->contains("content") ? (*found)["content"] : *found;
+    if (token.is_string()) tokens.emplace_back(name, Value::text(token.get<std::string>()));
+  }
+  return tokens;
+}
+
+Result<std::string> content_of(const std::string& path) {
+  MEG_ASSIGN_OR_RETURN(const io::MappedFile file, io::MappedFile::open(path));
+  const auto bytes = file.bytes();
+  return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+}
+
+}  // namespace
+
+struct ChatTemplate::Parsed {
+  std::vector<NodePtr> statements;
+  Variables special_tokens;
+
+  static Result<std::shared_ptr<Parsed>> parse(std::string_view source) {
+    if (source.size() > kMaxSource) {
+      return make_error(StatusCode::kInvalidArgument, "expected at most {} bytes, found {}",
+                        kMaxSource, source.size());
+    }
+    auto parsed = std::make_shared<Parsed>();
+    MEG_ASSIGN_OR_RETURN(parsed->statements, parse_template(source));
+    return parsed;
+  }
+};
+
+Result<ChatTemplate> ChatTemplate::parse(std::string_view source) {
+  MEG_ASSIGN_OR_RETURN(std::shared_ptr<Parsed> parsed, Parsed::parse(source));
+  return ChatTemplate(std::move(parsed));
+}
+
+Result<std::optional<ChatTemplate>> ChatTemplate::open(const std::string& folder) {
+  namespace fs = std::filesystem;
+  std::error_code absent;
+  const std::string config_path = (fs::path(folder) / "tokenizer_config.json").string();
+  Json config = Json::object();
+  if (fs::exists(config_path, absent)) {
+    MEG_ASSIGN_OR_RETURN(const std::string text, content_of(config_path));
+    config = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+    if (!config.is_object()) return no_template(config_path, "a JSON object");
+  }
+  std::string path = (fs::path(folder) / "chat_template.jinja").string();
+  std::string source;
+  if (fs::exists(path, absent)) {
+    MEG_ASSIGN_OR_RETURN(source, content_of(path));
+  } else {
+    path = config_path;
+    MEG_ASSIGN_OR_RETURN(source, configured_source(config, path));
+    if (source.empty()) return std::optional<ChatTemplate>();
+  }
+  Result<std::shared_ptr<Parsed>> parsed = Parsed::parse(source);
+  if (!parsed.has_value()) return parsed.error().with_prefix(path + ": chat_template");
+  (*parsed)->special_tokens = special_tokens(config);
+  return std::optional<ChatTemplate>(ChatTemplate(*std::move(parsed)));
+}
+
+Result<RenderedChat> ChatTemplate::render(const nlohmann::ordered_json& variables) const {
+  Variables names;
+  if (!variables.is_object()) {
+    return Status(StatusCode::kInvalidArgument,
+                  "expected the variables of a template as an object");
+  }
+  for (const auto& [name, json] : variables.items()) {
+    MEG_ASSIGN_OR_RETURN(Value value, Value::from_json(json));
+    names.emplace_back(name, std::move(value));
+  }
+  for (const char* const name : {"tools", "documents"}) {
+    if (!variables.contains(name)) names.emplace_back(name, Value());
+  }
+  for (const auto& [name, value] : parsed_->special_tokens) {
+    if (!variables.contains(name)) names.emplace_back(name, value);
+  }
+  Interpreter interpreter(parsed_->statements);
+  MEG_ASSIGN_OR_RETURN(std::string text, interpreter.render(std::move(names)));
+  return RenderedChat{std::move(text), interpreter.generated()};
+}
+
+}  // namespace meg::chat
