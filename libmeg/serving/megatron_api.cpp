@@ -61,10 +61,10 @@ int64_t new_tokens(const Text& text) {
   return static_cast<int64_t>(text.tokens.size() - text.prompt_size);
 }
 
-void count_tokens(const GenerationOutcome& outcome, ApiAnswer* answer) {
+void count_tokens(const GenerationOutcome& outcome, RequestLog* log) {
   for (const GeneratedText& text : outcome) {
-    if (text.beams.empty()) answer->new_tokens += new_tokens(text);
-    for (const Beam& beam : text.beams) answer->new_tokens += new_tokens(beam);
+    if (text.beams.empty()) log->new_tokens += new_tokens(text);
+    for (const Beam& beam : text.beams) log->new_tokens += new_tokens(beam);
   }
 }
 
@@ -114,49 +114,43 @@ MegatronApi::MegatronApi(const tokenizer::Tokenizer& tokenizer, GenerationQueue&
 
 MegatronApi::~MegatronApi() = default;
 
-ApiAnswer MegatronApi::answer(std::string_view body, int client) {
-  ApiAnswer answer;
-  Status status;
+HttpResponse MegatronApi::answer(const HttpCall& call) {
+  Result<HttpResponse> answer =
+      make_error(StatusCode::kResourceExhausted, "no memory is left for this request");
   try {
-    status = answer_or_fail(body, client, &answer);
+    answer = answer_or_fail(call);
   } catch (const std::bad_alloc&) {
-    status = {StatusCode::kResourceExhausted, "no memory is left for this request"};
   }
-  if (!status.ok()) {
-    answer.status = http_status(status.code());
-    answer.body = error_answer(status.message());
-  }
-  return answer;
+  if (answer.has_value()) return *std::move(answer);
+  return message_error(http_status(answer.error().code()), answer.error().message());
 }
 
-Status MegatronApi::answer_or_fail(std::string_view body, int client, ApiAnswer* answer) {
+Result<HttpResponse> MegatronApi::answer_or_fail(const HttpCall& call) {
   // Count from the request's arrival: waiting in the queue counts.
   const Clock::time_point deadline = Clock::now() + timeout_;
-  MEG_ASSIGN_OR_RETURN(const TextRequest request, read_text_request(body, rules_));
-  answer->prompts = static_cast<int64_t>(request.prompts.size());
-  if (!request.no_log) answer->first_prompt = request.prompts[0];
+  MEG_ASSIGN_OR_RETURN(const TextRequest request, read_text_request(call.body, rules_));
+  call.log.prompts = std::ssize(request.prompts);
+  if (!request.no_log) call.log.first_prompt = request.prompts[0];
   MEG_ASSIGN_OR_RETURN(GenerationJob job, make_job(request));
-  for (const GenerationRequest& text : job) answer->prompt_tokens += std::ssize(text.prompt);
+  for (const GenerationRequest& text : job) call.log.prompt_tokens += std::ssize(text.prompt);
   MEG_ASSIGN_OR_RETURN(const auto ticket, queue_.submit(std::move(job)));
-  const Waited waited = wait(*ticket, client, deadline);
+  const Waited waited = wait(*ticket, call.client, deadline);
   // Nobody will read it: the engine's room goes to others at its next step.
   if (waited != Waited::kReady) ticket->cancel();
   if (waited == Waited::kGone) {
-    answer->status = kClientGone;
-    return {};
+    return message_error(kClientGone, "the connection was closed before the answer");
   }
   if (waited == Waited::kTimeout) {
     return make_error(StatusCode::kCancelled, "the request took longer than {:.3g} s",
                       std::chrono::duration<double>(timeout_).count());
   }
   MEG_ASSIGN_OR_RETURN(const GenerationOutcome outcome, ticket->take());
-  count_tokens(outcome, answer);
+  count_tokens(outcome, &call.log);
   Result<std::string> made = request.beam ? beam_answer(tokenizer_, outcome.front().beams)
                                           : text_answer(tokenizer_, outcome, request.logprobs);
   // Not the client's fault, whatever the tokenizer calls it.
-  if (!made.has_value()) return {StatusCode::kInternal, made.error().message()};
-  answer->body = *std::move(made);
-  return {};
+  if (!made.has_value()) return Status(StatusCode::kInternal, made.error().message());
+  return HttpResponse{.body = *std::move(made)};
 }
 
 Result<GenerationJob> MegatronApi::make_job(const TextRequest& request) {

@@ -13,23 +13,11 @@
 #include "libmeg/base/condition_variable.h"
 #include "libmeg/base/result.h"
 #include "libmeg/serving/generation_queue.h"
+#include "libmeg/serving/http/http_message.h"
 #include "libmeg/serving/text_request.h"
 #include "libmeg/tokenizer/interface/tokenizer.h"
 
 namespace meg::serving {
-
-/// The answer to a client, and its log entry.
-struct ApiAnswer {
-  int status = 200;  ///< HTTP status; kClientGone if the client has disconnected.
-  std::string body;  ///< JSON.
-  int64_t prompts = 0;
-  int64_t prompt_tokens = 0;
-  int64_t new_tokens = 0;
-  std::string first_prompt;  ///< Empty with no_log.
-};
-
-/// nginx's number for a client that hung up before its answer.
-inline constexpr int kClientGone = 499;
 
 /// Megatron's `PUT /api`: converts a request body to a job of the queue, and the job's result to an
 /// answer in Megatron's form. answer() may be called from any thread.
@@ -41,14 +29,14 @@ class MegatronApi {
               std::chrono::milliseconds timeout, uint64_t seed);
   ~MegatronApi();
 
-  /// Returns once the answer is ready. client: the request's socket; the job is cancelled if the
-  /// client closes it.
-  ApiAnswer answer(std::string_view body, int client);
+  /// Returns once the answer is ready; its status is kClientGone if the client has closed the
+  /// connection, which cancels the job.
+  HttpResponse answer(const HttpCall& call);
 
  private:
   class BorrowedEncoder;
 
-  Status answer_or_fail(std::string_view body, int client, ApiAnswer* answer);
+  Result<HttpResponse> answer_or_fail(const HttpCall& call);
   Result<GenerationJob> make_job(const TextRequest& request);
   BeamSearchOptions beam_options(const BeamRequest& request) const;
   Result<std::vector<int32_t>> tokenize(const std::string& prompt, bool add_BOS);

@@ -6,20 +6,39 @@
 #include "libmeg/serving/internal/page.h"
 
 namespace meg::serving {
+namespace {
+
+// The page's own inline script and style, requests to this server, and nothing else: a generated
+// text that is shown in it can load or send nothing. No other site may frame it.
+constexpr char kPagePolicy[] =
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src "
+    "'self'; img-src data:; frame-ancestors 'none'";
+
+HttpResponse page_response() {
+  return {.body = std::string(page_html()),
+          .content_type = "text/html; charset=utf-8",
+          .headers = {{"Content-Security-Policy", kPagePolicy}}};
+}
+
+}  // namespace
 
 Result<std::unique_ptr<TextServer>> TextServer::start(TextServerOptions options,
                                                       ServedModel model) {
   std::unique_ptr<TextServer> text(new TextServer(options, std::move(model)));
-  HttpHandlers handlers;
-  handlers.api = [&api = text->api_](std::string_view body, int client) {
-    return api.answer(body, client);
-  };
-  handlers.health = [server = text.get()] { return server->health(); };
-  handlers.page = page_html();
-  handlers.log = std::move(options.log);
-  MEG_ASSIGN_OR_RETURN(text->server_,
-                       HttpServer::start(std::move(options.http), std::move(handlers)));
+  MEG_ASSIGN_OR_RETURN(text->server_, HttpServer::start(std::move(options.http),
+                                                        {text->routes(), std::move(options.log)}));
   return text;
+}
+
+std::vector<HttpRoute> TextServer::routes() {
+  const auto page = [](const HttpCall&) { return page_response(); };
+  const auto health = [this](const HttpCall&) { return this->health(); };
+  const auto api = [this](const HttpCall& call) { return api_.answer(call); };
+  return {
+      {.methods = {"GET"}, .path = "/", .is_open = true, .handler = page},
+      {.methods = {"GET"}, .path = "/health", .is_open = true, .handler = health},
+      {.methods = {"PUT", "POST"}, .path = "/api", .takes_json = true, .handler = api},
+  };
 }
 
 TextServer::TextServer(const TextServerOptions& options, ServedModel model)
@@ -35,10 +54,9 @@ TextServer::~TextServer() {
 /// A step that takes longer than a request may keeps every request from an answer, and a model that
 /// failed on the last request will hardly do better on the next, so a load balancer should send its
 /// requests elsewhere.
-Health TextServer::health() const {
+HttpResponse TextServer::health() const {
   const GenerationQueue::Load load = queue_.load();
   const bool is_stalled = load.step_seconds >= request_timeout_;
-  Health answer{.is_ok = !is_stalled && load.failure.ok()};
   nlohmann::json health;
   health["status"] = is_stalled ? "stalled" : load.failure.ok() ? "ok" : "failing";
   if (!load.failure.ok()) health["error"] = load.failure.message();
@@ -48,8 +66,8 @@ Health TextServer::health() const {
   health["beam_searches"] = load.beam_searches;
   health["step_seconds"] = load.step_seconds;
   // The name is that of a folder, which need not be UTF-8.
-  answer.json = health.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) + "\n";
-  return answer;
+  return {.status = !is_stalled && load.failure.ok() ? 200 : 503,
+          .body = health.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) + "\n"};
 }
 
 /// No further requests first; then the model finishes what it is at, which answers the tickets that

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "libmeg/base/result.h"
 #include "libmeg/serving/generation_queue.h"
@@ -22,7 +23,7 @@ struct TextServerOptions {
   int64_t max_queue = 256;  ///< Requests that may wait for the model; further ones get status 503.
   std::chrono::milliseconds request_timeout = std::chrono::seconds(600);  ///< Waiting included.
   uint64_t seed = 1234;                        ///< Seed for requests without random_seed.
-  std::function<void(const RequestLog&)> log;  ///< As HttpHandlers::log.
+  std::function<void(const RequestLog&)> log;  ///< As HttpService::log.
 };
 
 /// What is served.
@@ -57,7 +58,8 @@ class TextServer {
  private:
   TextServer(const TextServerOptions& options, ServedModel model);
 
-  Health health() const;
+  std::vector<HttpRoute> routes();
+  HttpResponse health() const;
 
   const std::string name_;
   const double request_timeout_;  ///< Seconds.

@@ -266,7 +266,7 @@ class WrongRequests(ServedTest):
 
     def test_other_paths_and_methods_are_refused(self):
         self.ask(None, 404, method="GET", path="/nothing")
-        self.ask(None, 404, method="GET", path="/../etc/passwd")
+        self.ask(None, 400, method="GET", path="/../etc/passwd")
         self.ask(None, 405, method="GET")
         self.ask(PROMPT, 405, path="/health")
         self.ask(PROMPT, 405, method="DELETE")

@@ -15,7 +15,6 @@
 #include <thread>
 #include <utility>
 
-#include "libmeg/serving/http/internal/allowed_hosts.h"
 #include "libmeg/serving/http/internal/connection_registry.h"
 #include "libmeg/serving/http/internal/http_routes.h"
 #include "libmeg/serving/http/internal/listening_socket.h"
@@ -37,20 +36,14 @@ constexpr std::string_view kBusy =
     "Content-Type: application/json\r\nContent-Length: 44\r\n\r\n"
     "{\"message\":\"too many connections are open\"}\n";
 
-AllowedHosts allowed_hosts(const HttpServerOptions& options) {
-  std::vector<std::string> names = options.allowed_hosts;
-  names.push_back(options.host);
-  return AllowedHosts(names);
-}
-
 }  // namespace
 
 class HttpServer::Implementation {
  public:
-  Implementation(const HttpServerOptions& options, HttpHandlers handlers, ListeningSocket listening,
+  Implementation(const HttpServerOptions& options, HttpService service, ListeningSocket listening,
                  io::FileDescriptor wake)
       : limits_(options.limits),
-        routes_(std::move(handlers), allowed_hosts(options), options.max_request_bytes),
+        routes_(std::move(service), options),
         connections_(options.max_connections),
         listening_(std::move(listening)),
         wake_(std::move(wake)),
@@ -65,6 +58,7 @@ class HttpServer::Implementation {
     while (::write(wake_.get(), &one, sizeof(one)) < 0 && errno == EINTR) {
     }
     if (acceptor_.joinable()) acceptor_.join();
+    if (listening_.socket.is_open()) listening_.remove_file();
     (void)listening_.socket.close();
     connections_.interrupt_readers();
   }
@@ -150,18 +144,19 @@ HttpServer::HttpServer(std::unique_ptr<Implementation> implementation)
 HttpServer::~HttpServer() { stop(); }
 
 Result<std::unique_ptr<HttpServer>> HttpServer::start(HttpServerOptions options,
-                                                      HttpHandlers handlers) {
+                                                      HttpService service) {
   MEG_ASSIGN_OR_RETURN(ListeningSocket listening, listen_on(options.host, options.port));
   io::FileDescriptor wake(eventfd(0, EFD_CLOEXEC), "event of the server");
   if (!wake.is_open()) return errno_error(errno, "event of the server");
   return std::unique_ptr<HttpServer>(new HttpServer(std::make_unique<Implementation>(
-      options, std::move(handlers), std::move(listening), std::move(wake))));
+      options, std::move(service), std::move(listening), std::move(wake))));
 }
 
 int HttpServer::port() const { return implementation_->listening().port; }
 
 std::string HttpServer::address() const {
-  return address_text(implementation_->listening().host, port());
+  const std::string& host = implementation_->listening().host;
+  return host.starts_with(kUnixScheme) ? host : "http://" + address_text(host, port());
 }
 
 void HttpServer::close_door() { implementation_->close_door(); }

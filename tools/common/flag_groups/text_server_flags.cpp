@@ -130,7 +130,7 @@ Status serve_texts(const TextServerFlags& flags, serving::ServedModel model, int
   const std::string name = model.name;
   MEG_ASSIGN_OR_RETURN(const std::unique_ptr<serving::TextServer> server,
                        serving::TextServer::start(server_options(flags, seed), std::move(model)));
-  fmt::print("> {} is served on http://{}\n", name, server->address());
+  fmt::print("> {} is served on {}\n", name, server->address());
   std::fflush(stdout);
   // The handler of a signal may only set a flag, so that flag is polled; so is an engine that
   // cannot continue.

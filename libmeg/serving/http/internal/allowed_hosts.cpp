@@ -57,14 +57,18 @@ bool AllowedHosts::is_own_origin(const std::string& origin, const std::string& h
   return false;
 }
 
-std::optional<HttpError> AllowedHosts::check(const HttpRequest& request) const {
+std::optional<HttpError> AllowedHosts::check(const HttpRequest& request, bool any_origin) const {
   if (!answers_to(request.host)) {
     return HttpError{403, fmt::format("this server does not answer to the host {}: --allowed-hosts "
                                       "adds hosts besides localhost and addresses",
                                       text::printable(request.host))};
   }
+  if (const size_t origins = request.count("origin"); origins > 1) {
+    return HttpError{400,
+                     fmt::format("the request must have one Origin header, found {}", origins)};
+  }
   const std::string* origin = request.header("origin");
-  if (origin == nullptr || is_own_origin(*origin, request.host)) return std::nullopt;
+  if (any_origin || origin == nullptr || is_own_origin(*origin, request.host)) return std::nullopt;
   return HttpError{403, fmt::format("this server does not answer to pages of {}: --allowed-hosts "
                                     "adds hosts whose pages may send requests",
                                     text::printable(*origin))};

@@ -18,8 +18,8 @@ class AllowedHosts {
   explicit AllowedHosts(const std::vector<std::string>& names);
 
   /// 403 for a host that is given and is not among them, and for an origin that is neither the host
-  /// itself, port included, nor among the names.
-  std::optional<HttpError> check(const HttpRequest& request) const;
+  /// itself, port included, nor among the names, unless any_origin; 400 for two origins.
+  std::optional<HttpError> check(const HttpRequest& request, bool any_origin = false) const;
 
  private:
   bool is_named(std::string_view authority) const;

@@ -24,6 +24,23 @@ std::string lower(std::string_view text) {
   return result;
 }
 
+std::optional<std::string> percent_decoded(std::string_view text) {
+  std::string decoded;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '%') {
+      decoded += text[i];
+      continue;
+    }
+    unsigned value = 0;
+    if (text.size() - i < 3) return std::nullopt;
+    const char* const end = text.data() + i + 3;
+    if (std::from_chars(text.data() + i + 1, end, value, 16).ptr != end) return std::nullopt;
+    decoded += static_cast<char>(value);
+    i += 2;
+  }
+  return decoded;
+}
+
 namespace {
 
 using MaybeError = std::optional<HttpError>;
@@ -75,6 +92,25 @@ MaybeError read_version(std::string_view version, HttpRequest* request) {
   return HttpError{505, "this server speaks HTTP/1.1 and HTTP/1.0"};
 }
 
+/// Segments that lead upwards are refused here, for all that make file names of paths.
+MaybeError read_path(std::string_view path, HttpRequest* request) {
+  if (!path.starts_with('/')) {
+    return HttpError{400, "the request's target must begin with / or http://"};
+  }
+  std::optional<std::string> decoded = percent_decoded(path);
+  if (!decoded || std::ranges::any_of(*decoded, is_control)) {
+    return HttpError{400, "the request's path is not percent-encoded as it should be, found " +
+                              text::printable(path)};
+  }
+  for (const std::string_view segment : {"/./", "/../"}) {
+    if ((*decoded + "/").find(segment) == std::string::npos) continue;
+    return HttpError{
+        400, "the request's path must not have segments . or .., found " + text::printable(path)};
+  }
+  request->path = *std::move(decoded);
+  return std::nullopt;
+}
+
 /// `/path?query`, or `http://host/path?query` as a proxy is asked.
 MaybeError read_target(std::string_view target, HttpRequest* request) {
   constexpr std::string_view kScheme = "http://";
@@ -86,9 +122,9 @@ MaybeError read_target(std::string_view target, HttpRequest* request) {
     target.remove_prefix(end);
     if (!target.starts_with('/')) target = "/";
   }
-  request->path = target.substr(0, target.find('?'));
-  if (request->path.starts_with('/')) return std::nullopt;
-  return HttpError{400, "the request's target must begin with / or http://"};
+  const size_t end = std::min(target.find('?'), target.size());
+  request->query = target.substr(std::min(end + 1, target.size()));
+  return read_path(target.substr(0, end), request);
 }
 
 MaybeError read_request_line(std::string_view line, HttpRequest* request) {
@@ -147,18 +183,6 @@ std::optional<size_t> chunk_size(std::string_view line) {
 }
 
 }  // namespace
-
-const std::string* HttpRequest::header(std::string_view name) const {
-  const auto found =
-      std::ranges::find_if(headers, [&](const auto& header) { return header.first == name; });
-  return found == headers.end() ? nullptr : &found->second;
-}
-
-std::string HttpRequest::media_type() const {
-  const std::string* type = header("content-type");
-  if (type == nullptr) return "";
-  return lower(without_blanks(std::string_view(*type).substr(0, type->find(';'))));
-}
 
 HttpError HttpReader::broken_off() const {
   if (connection_.is_too_slow()) return {408, "the request took too long to arrive"};

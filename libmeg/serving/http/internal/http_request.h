@@ -4,10 +4,9 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
 
 #include "libmeg/serving/http/client_connection.h"
+#include "libmeg/serving/http/http_message.h"
 
 namespace meg::serving {
 
@@ -22,25 +21,11 @@ struct HttpError {
   std::string message;
 };
 
-/// The request line and the headers.
-struct HttpRequest {
-  std::string method;
-  std::string path;  ///< Begins with a slash; without the query.
-  /// The host and port that are requested: those of an absolute target, else the Host header's.
-  std::string host;
-  bool is_1_1 = true;      ///< Else 1.0.
-  bool keep_alive = true;  ///< Whether the client would send another request.
-  std::vector<std::pair<std::string, std::string>> headers;  ///< Names in lower case.
-
-  /// The first value of a name in lower case; nullptr without one.
-  const std::string* header(std::string_view name) const;
-
-  /// The Content-Type in lower case, without its parameters; empty without one.
-  std::string media_type() const;
-};
-
 /// ASCII letters in lower case, as names in HTTP are compared.
 std::string lower(std::string_view text);
+
+/// `a b` of `a%20b`; nullopt if a percent sign is not followed by two hexadecimal digits.
+std::optional<std::string> percent_decoded(std::string_view text);
 
 /// Reads one HTTP/1.1 or 1.0 request, and refuses whatever two readers could read differently,
 /// because the bytes after this request are those of the next one. Mirrors RFC 9112 and 9110.

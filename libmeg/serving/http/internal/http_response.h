@@ -1,28 +1,19 @@
 #pragma once
 
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
+#include "libmeg/serving/http/client_connection.h"
+#include "libmeg/serving/http/http_message.h"
 
 namespace meg::serving {
 
-inline constexpr std::string_view kJsonType = "application/json";
-
-/// A response to a client.
-struct HttpResponse {
-  int status = 200;
-  std::string body = {};
-  std::string_view content_type = kJsonType;  ///< A literal.
-  /// Headers beside those of every answer.
-  std::vector<std::pair<std::string_view, std::string>> headers = {};
+/// What has become of a response.
+struct SentResponse {
+  bool is_whole = false;    ///< Else the client is gone, or `write` wrote less than it should.
+  bool stays_open = false;  ///< Whether a further request may follow.
 };
 
-/// `{"message":...}`.
-HttpResponse error_response(int status, std::string_view message);
-
-/// The bytes of a response. close: the connection closes after it. with_body: false for HEAD, which
-/// only gets the body's length.
-std::string written(const HttpResponse& response, bool close, bool with_body);
+/// Sends a response to `request`, whose body is left out for HEAD. close: says that the connection
+/// closes afterwards.
+SentResponse send_response(ClientConnection& connection, const HttpRequest& request,
+                           const HttpResponse& response, bool close);
 
 }  // namespace meg::serving

@@ -1,37 +1,49 @@
 #include "libmeg/serving/http/internal/http_routes.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <exception>
-#include <string>
 #include <utility>
 
 #include "libmeg/base/stopwatch.h"
+#include "libmeg/serving/http/internal/http_response.h"
 #include "libmeg/serving/http/internal/listening_socket.h"
 #include "libmeg/text/printable.h"
 
 namespace meg::serving {
 namespace {
 
-// The page's own inline script and style, requests to this server, and nothing else: a generated
-// text that is shown in it can load or send nothing. No other site may frame it.
-constexpr char kPagePolicy[] =
-    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src "
-    "'self'; img-src data:; frame-ancestors 'none'";
-
-bool asks_to_read(const HttpRequest& request) {
-  return request.method == "GET" || request.method == "HEAD";
+bool takes_method(const HttpRoute& route, const std::string& method) {
+  const std::string& wanted = method == "HEAD" ? "GET" : method;
+  return route.methods.empty() || std::ranges::find(route.methods, wanted) != route.methods.end();
 }
 
-bool sends_a_body(const HttpRequest& request) {
-  return request.method == "PUT" || request.method == "POST";
+/// Takes as long for each key of a length, whatever their first different bytes are.
+bool is_equal_key(std::string_view key, std::string_view given) {
+  if (key.size() != given.size()) return false;
+  unsigned difference = 0;
+  for (size_t i = 0; i < key.size(); ++i) {
+    difference |= static_cast<unsigned char>(key[i]) ^ static_cast<unsigned char>(given[i]);
+  }
+  return difference == 0;
 }
 
-HttpResponse other_method(std::string allowed) {
-  HttpResponse response = error_response(
-      405, "this path takes another method: PUT or POST for /api, GET for / and /health");
-  response.headers.emplace_back("Allow", std::move(allowed));
-  return response;
+/// What the server is called: what it was told, and the name of this machine, which no page of a
+/// stranger has.
+AllowedHosts allowed_hosts(const HttpServerOptions& options) {
+  std::vector<std::string> names = options.allowed_hosts;
+  if (!options.host.starts_with(kUnixScheme)) names.push_back(options.host);
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) == 0) {
+    const std::string whole = name.data();
+    names.push_back(whole);
+    names.push_back(whole.substr(0, whole.find('.')));
+  }
+  return AllowedHosts(names);
 }
 
 }  // namespace
@@ -41,95 +53,133 @@ struct HttpRoutes::Exchange {
   ClientConnection& connection;
   HttpReader reader;
   HttpRequest request;
+  const HttpRoute* route = nullptr;
+  std::string body;
   RequestLog log;
 };
 
-HttpRoutes::HttpRoutes(HttpHandlers handlers, AllowedHosts hosts, size_t max_request_bytes)
-    : handlers_(std::move(handlers)),
-      hosts_(std::move(hosts)),
-      max_request_bytes_(max_request_bytes) {}
+HttpRoutes::HttpRoutes(HttpService service, const HttpServerOptions& options)
+    : service_(std::move(service)),
+      hosts_(allowed_hosts(options)),
+      api_keys_(options.api_keys),
+      cors_origins_(options.cors_origins),
+      max_request_bytes_(options.max_request_bytes) {}
 
 bool HttpRoutes::answer_one(ClientConnection& connection, bool last) const {
   const Stopwatch since_first_byte;
-  Exchange exchange{connection, HttpReader(connection), {}, {}};
-  exchange.log.client = peer_address(connection.socket());
+  Exchange exchange{connection, HttpReader(connection), {}, nullptr, {}, {}};
+  const HttpRequest& request = exchange.request;
+  RequestLog& line = exchange.log;
+  line.client = peer_address(connection.socket());
   HttpResponse response;
   try {
     response = respond(exchange);
   } catch (const std::exception&) {  // no memory is left
-    response = error_response(500, "the server failed at this request");
+    response = message_error(500, "the server failed at this request");
   }
   // A request that was not read to its end leaves bytes that the next one would be read from.
-  const bool close = last || !exchange.request.keep_alive || !exchange.reader.is_at_end() ||
-                     response.status == kClientGone;
-  RequestLog& line = exchange.log;
-  line.method = exchange.request.method;
-  line.path = exchange.request.path;
+  const bool close =
+      last || !request.keep_alive || !exchange.reader.is_at_end() || response.status == kClientGone;
+  line.method = request.method;
+  line.path = request.path;
   line.status = response.status;
-  line.seconds = since_first_byte.seconds();
-  // Log before the answer is sent, so that who has it finds its line.
-  if (handlers_.log) handlers_.log(line);
-  const std::string bytes = written(response, close, exchange.request.method != "HEAD");
-  return connection.write(bytes.data(), bytes.size()) >= 0 && !close;
+  const auto log = [&] {
+    line.seconds = since_first_byte.seconds();
+    if (service_.log) service_.log(line);
+  };
+  // Log before the answer is sent, so that who has it finds its line; what a body that is written
+  // piecewise comes to is known after it.
+  if (!response.write) log();
+  SentResponse sent;
+  try {
+    sent = send_response(connection, request, response, close);
+    if (!sent.is_whole && line.status == response.status) line.status = kClientGone;
+  } catch (const std::exception&) {  // no memory in the middle of a body
+    line.status = 500;
+  }
+  if (response.write) log();
+  return sent.stays_open;
 }
 
 HttpResponse HttpRoutes::respond(Exchange& exchange) const {
+  HttpResponse response = respond_or_fail(exchange);
+  if (response.status == 503) response.headers.emplace_back("Retry-After", "1");
+  if (is_cors_origin(exchange.request)) {
+    response.headers.emplace_back("Access-Control-Allow-Origin",
+                                  *exchange.request.header("origin"));
+    response.headers.emplace_back("Vary", "Origin");
+  }
+  return response;
+}
+
+HttpResponse HttpRoutes::respond_or_fail(Exchange& exchange) const {
+  const HttpRequest& request = exchange.request;
   std::optional<HttpError> error = exchange.reader.read_head(&exchange.request);
+  exchange.route = route_of(request.path);
+  const HttpErrorForm fail = exchange.route == nullptr ? message_error : exchange.route->error_form;
   // Check before the path is looked at: a page of a stranger learns nothing but that it may not
   // ask.
-  if (!error) error = hosts_.check(exchange.request);
-  if (error) return error_response(error->status, error->message);
-  return respond_to_path(exchange);
-}
-
-HttpResponse HttpRoutes::respond_to_path(Exchange& exchange) const {
-  const HttpRequest& request = exchange.request;
-  if (request.path == "/api") {
-    return sends_a_body(request) ? answer_api(exchange) : other_method("PUT, POST");
+  if (!error) error = hosts_.check(request, is_cors_origin(request));
+  if (error) return fail(error->status, error->message);
+  if (request.method == "OPTIONS" && is_cors_origin(request)) {
+    return {.status = 204,
+            .headers = {{"Access-Control-Allow-Methods", "GET, HEAD, POST, PUT"},
+                        {"Access-Control-Allow-Headers", "Authorization, Content-Type"},
+                        {"Access-Control-Max-Age", "600"}}};
   }
-  if (request.path != "/" && request.path != "/health") {
-    return error_response(404, "there is nothing here: use PUT /api, GET /health or GET /");
+  if ((exchange.route == nullptr || !exchange.route->is_open) && !has_key(request)) {
+    HttpResponse refused =
+        fail(401, "this server needs an API key: send the header Authorization: Bearer KEY");
+    refused.headers.emplace_back("WWW-Authenticate", "Bearer");
+    return refused;
   }
-  if (!asks_to_read(request)) return other_method("GET, HEAD");
+  if (exchange.route == nullptr) return fail(404, "there is nothing at this path");
+  const HttpRoute& route = *exchange.route;
+  if (!takes_method(route, request.method)) {
+    const std::string methods = fmt::format("{}", fmt::join(route.methods, ", "));
+    HttpResponse refused = fail(405, "this path takes " + methods);
+    refused.headers.emplace_back("Allow", methods + (takes_method(route, "GET") ? ", HEAD" : ""));
+    return refused;
+  }
+  if (route.takes_json) {
+    // Any web page may send other types to any server; for this one a browser asks before.
+    if (const std::string type = request.media_type(); type != kJsonType) {
+      return fail(
+          415, fmt::format("Content-Type must be {}, found {}", kJsonType, text::printable(type)));
+    }
+    error = exchange.reader.read_body(max_request_bytes_, &exchange.body);
+    if (error) return fail(error->status, error->message);
+  }
   exchange.connection.request_is_read();
-  return request.path == "/" ? answer_page() : answer_health();
+  return route.handler({request, exchange.body, exchange.connection.socket(), exchange.log});
 }
 
-HttpResponse HttpRoutes::answer_api(Exchange& exchange) const {
-  // Any web page may send other types to any server; for this one a browser asks before.
-  if (const std::string type = exchange.request.media_type(); type != kJsonType) {
-    return error_response(
-        415, fmt::format("Content-Type must be {}, found {}", kJsonType, text::printable(type)));
+const HttpRoute* HttpRoutes::route_of(const std::string& path) const {
+  const HttpRoute* longest = nullptr;
+  for (const HttpRoute& route : service_.routes) {
+    if (route.path == path && !route.is_prefix) return &route;
+    if (!route.is_prefix || !path.starts_with(route.path)) continue;
+    if (longest == nullptr || longest->path.size() < route.path.size()) longest = &route;
   }
-  std::string body;
-  if (const auto error = exchange.reader.read_body(max_request_bytes_, &body)) {
-    return error_response(error->status, error->message);
-  }
-  exchange.connection.request_is_read();
-  ApiAnswer answer = handlers_.api(body, exchange.connection.socket());
-  RequestLog& line = exchange.log;
-  line.prompts = answer.prompts;
-  line.prompt_tokens = answer.prompt_tokens;
-  line.new_tokens = answer.new_tokens;
-  line.first_prompt = std::move(answer.first_prompt);
-  if (answer.status == kClientGone) {
-    return error_response(kClientGone, "the connection was closed before the answer");
-  }
-  HttpResponse response{.status = answer.status, .body = std::move(answer.body)};
-  if (answer.status == 503) response.headers.emplace_back("Retry-After", "1");
-  return response;
+  return longest;
 }
 
-HttpResponse HttpRoutes::answer_health() const {
-  Health health = handlers_.health();
-  return {.status = health.is_ok ? 200 : 503, .body = std::move(health.json)};
+bool HttpRoutes::has_key(const HttpRequest& request) const {
+  if (api_keys_.empty()) return true;
+  constexpr std::string_view kScheme = "bearer ";
+  const std::string* given = request.header("authorization");
+  if (given == nullptr || lower(given->substr(0, kScheme.size())) != kScheme) return false;
+  const std::string_view key = std::string_view(*given).substr(kScheme.size());
+  bool found = false;
+  for (const std::string& each : api_keys_) found = is_equal_key(each, key) || found;
+  return found;
 }
 
-HttpResponse HttpRoutes::answer_page() const {
-  HttpResponse response{.body = std::string(handlers_.page),
-                        .content_type = "text/html; charset=utf-8"};
-  response.headers.emplace_back("Content-Security-Policy", kPagePolicy);
-  return response;
+bool HttpRoutes::is_cors_origin(const HttpRequest& request) const {
+  const std::string* origin = request.header("origin");
+  return origin != nullptr && std::ranges::any_of(cors_origins_, [&](const std::string& allowed) {
+           return allowed == "*" || allowed == lower(*origin);
+         });
 }
 
 }  // namespace meg::serving

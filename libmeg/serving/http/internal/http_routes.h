@@ -1,20 +1,19 @@
 #pragma once
 
-#include <cstddef>
+#include <string>
+#include <vector>
 
 #include "libmeg/serving/http/client_connection.h"
 #include "libmeg/serving/http/http_server.h"
 #include "libmeg/serving/http/internal/allowed_hosts.h"
 #include "libmeg/serving/http/internal/http_request.h"
-#include "libmeg/serving/http/internal/http_response.h"
 
 namespace meg::serving {
 
 /// Which request gets which answer. Shared between the connections' threads.
 class HttpRoutes {
  public:
-  /// max_request_bytes: of a body.
-  HttpRoutes(HttpHandlers handlers, AllowedHosts hosts, size_t max_request_bytes);
+  HttpRoutes(HttpService service, const HttpServerOptions& options);
 
   /// Reads one request and writes its answer. last: tells the client that the connection closes
   /// afterwards.
@@ -25,13 +24,15 @@ class HttpRoutes {
   struct Exchange;
 
   HttpResponse respond(Exchange& exchange) const;
-  HttpResponse respond_to_path(Exchange& exchange) const;
-  HttpResponse answer_api(Exchange& exchange) const;
-  HttpResponse answer_health() const;
-  HttpResponse answer_page() const;
+  HttpResponse respond_or_fail(Exchange& exchange) const;
+  const HttpRoute* route_of(const std::string& path) const;
+  bool has_key(const HttpRequest& request) const;
+  bool is_cors_origin(const HttpRequest& request) const;
 
-  const HttpHandlers handlers_;
+  const HttpService service_;
   const AllowedHosts hosts_;
+  const std::vector<std::string> api_keys_;
+  const std::vector<std::string> cors_origins_;
   const size_t max_request_bytes_;
 };
 
