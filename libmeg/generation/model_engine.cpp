@@ -66,6 +66,14 @@ class ModelEngine : public serving::GenerationEngine {
     if (search != searches_.end()) forget(search);
   }
 
+  serving::GeneratedText end(int64_t request) override {
+    const auto found = texts_.find(request);
+    serving::GeneratedText text = std::move(found->second.answer);
+    text.stopped = true;
+    forget(found);
+    return text;
+  }
+
   int64_t active() const override { return std::ssize(texts_) + std::ssize(searches_); }
 
   int64_t active_beam_searches() const override { return std::ssize(searches_); }
@@ -76,6 +84,13 @@ class ModelEngine : public serving::GenerationEngine {
   /// used: here, while the model is loaded, rather than while the first text waits. On any device
   /// failure() then says whether the model works at all.
   Status warm_up();
+
+  serving::EngineCounters counters() const override {
+    serving::EngineCounters counters = counters_;
+    counters.held_tokens = held_tokens_;
+    counters.max_held_tokens = limits_.max_tokens;
+    return counters;
+  }
 
   Status lost() const override { return model_.model()->lost(); }
 
@@ -120,6 +135,7 @@ class ModelEngine : public serving::GenerationEngine {
   int64_t held_tokens_ = 0;
   int64_t held_beam_tokens_ = 0;
   int64_t next_number_ = 0;
+  serving::EngineCounters counters_;
   Status failure_;
 };
 
@@ -336,8 +352,9 @@ Status ModelEngine::step_texts(std::vector<serving::GenerationEvent>& events) {
       event.finished = text->second.failure;
     } else {
       if (tokens.size() > text->second.answer.prompt_size) event.token = tokens.back();
-      if (text->second.is_full() ||
-          (event.token && ends_text(text->second.request.stop, tokenizer_, tokens))) {
+      const bool stopped = event.token && ends_text(text->second.request.stop, tokenizer_, tokens);
+      if (stopped || text->second.is_full()) {
+        text->second.answer.stopped = stopped;
         event.finished = std::move(text->second.answer);
       }
     }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "libmeg/base/result.h"
@@ -39,6 +40,13 @@ struct BeamSearchOptions {
 /// Beyond it scores are 0 or infinite, whatever the texts are.
 inline constexpr double kMaxLengthPenalty = 10;
 
+/// The most that GenerationRequest::top_logprobs may be.
+inline constexpr int64_t kMaxTopLogprobs = 20;
+
+/// What is added to logits may lie this far from 0, as in OpenAI's API.
+inline constexpr double kMaxLogitBias = 100;
+inline constexpr double kMaxPenalty = 2;
+
 /// One text to complete.
 struct GenerationRequest {
   std::vector<int32_t> prompt = {};  ///< At least one id, each below the tokenizer's vocab_size().
@@ -47,8 +55,20 @@ struct GenerationRequest {
   StopRules stop = {};
   bool prevent_newline_after_colon = false;
   int64_t no_repeat_ngram_size = 0;  ///< No run of this many tokens occurs twice; 0: off.
-  bool logprobs = false;  ///< Whether GeneratedText::logprobs is wanted; not together with beam.
+  bool logprobs = false;     ///< Whether GeneratedText::logprobs is wanted; not together with beam.
+  int64_t top_logprobs = 0;  ///< Alternatives at each place, 0 to kMaxTopLogprobs; with logprobs.
+  /// Tokens and what is added to their logits before anything else, each token once. It, as the
+  /// penalties, changes what is drawn and no log probability. Not together with beam, as they.
+  std::vector<std::pair<int32_t, double>> logit_bias = {};
+  double presence_penalty = 0;   ///< Subtracted from the logit of a token that the answer has,
+  double frequency_penalty = 0;  ///< and as often as the answer has it; the prompt does not count.
   std::optional<BeamSearchOptions> beam = {};
+};
+
+/// A token that could come at a place.
+struct TokenLogprob {
+  int32_t token = 0;
+  float logprob = 0;
 };
 
 /// A text that a beam search has found.
@@ -65,17 +85,37 @@ struct GeneratedText {
   /// log p of tokens[1], tokens[2], ... given those before, over the true vocabulary; tokens.size()
   /// - 1.
   std::vector<float> logprobs;
+  /// The most likely tokens for the places of `logprobs`, best first; the same token has the same
+  /// number in both. Empty without top_logprobs.
+  std::vector<std::vector<TokenLogprob>> top_logprobs;
+  bool stopped = false;  ///< A stop rule or end() ended it, not its maximum number of tokens.
   /// The results of a beam search, best first; `tokens` are those of the first one.
   std::vector<Beam> beams;
 };
 
 /// The result of step() for a request.
 struct GenerationEvent {
-  int64_t request = 0;           ///< add()'s answer.
-  std::optional<int32_t> token;  ///< Empty where tokens_to_generate was 0, and with beam.
+  int64_t request = 0;  ///< add()'s answer.
+  /// Empty where tokens_to_generate was 0, while the prompt is read, and with beam.
+  std::optional<int32_t> token;
+  /// What the step has added to those of the text: of places of the prompt, then of `token`.
+  std::vector<float> logprobs = {};
+  std::vector<std::vector<TokenLogprob>> top_logprobs = {};
   /// Set with the request's last token, or with an error of this request alone; the engine then
   /// drops the request.
   std::optional<Result<GeneratedText>> finished;
+};
+
+/// What an engine has done since it was made, and what it holds now.
+struct EngineCounters {
+  int64_t steps = 0;
+  int64_t step_texts = 0;        ///< That the last step continued.
+  int64_t step_tokens = 0;       ///< That the last step's model read.
+  int64_t prompt_tokens = 0;     ///< Of prompts, read in all steps
+  int64_t reused_tokens = 0;     ///< or found in the cache.
+  int64_t generated_tokens = 0;  ///< In all steps, without those of beam searches.
+  int64_t held_tokens = 0;       ///< For which the texts under way have space in the cache.
+  int64_t max_held_tokens = 0;
 };
 
 /// A model that completes many texts at a time: requests may be added and cancelled between
@@ -98,14 +138,20 @@ class GenerationEngine {
   /// Cancels a request that is not finished.
   virtual void cancel(int64_t request) = 0;
 
+  /// Ends a text, not a beam search, that is not finished: what has been made of it.
+  virtual GeneratedText end(int64_t request) = 0;
+
   /// Requests that are not finished.
   virtual int64_t active() const = 0;
 
   /// The number of them with `beam`.
   virtual int64_t active_beam_searches() const = 0;
 
-  /// One token for every active request, or for each text that its beam search holds.
+  /// One token for every active request whose prompt is read, or for each text that its beam search
+  /// holds, and pieces of the prompts that are not: no more than a step may take.
   virtual Result<std::vector<GenerationEvent>> step() = 0;
+
+  virtual EngineCounters counters() const = 0;
 
   /// The error that the engine cannot recover from, after which it accepts no requests.
   virtual Status lost() const { return {}; }

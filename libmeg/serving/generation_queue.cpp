@@ -11,8 +11,8 @@
 // queue's own thread runs Worker and is the only one that touches the engine, so the engine needs
 // no lock. `incoming_` and the published load are all that they share, under mutex_.
 //
-// A turn of the worker: take what has come (and check it), drop what is no longer wanted, fill the
-// engine from the front of the queue, let it make one step, answer what is finished. A ticket is
+// A turn of the worker: take what has come (and check it), drop what is no longer wanted, give the
+// engine's room to the jobs in turn, let it make one step, answer what is finished. A ticket is
 // answered exactly once: what GenerationTicket::finish() gets after the first outcome is forgotten,
 // so errors need not be distinguished.
 
@@ -34,7 +34,7 @@ struct GenerationQueue::Entry {
   size_t finished = 0;  ///< Texts that it has finished.
   bool failed = false;  ///< The ticket has an error: the rest is dropped.
 
-  bool is_search() const { return !job.empty() && job.front().beam.has_value(); }
+  int64_t waiting_texts() const { return static_cast<int64_t>(job.size() - added); }
 };
 
 /// The engine's thread: what it alone knows.
@@ -61,7 +61,7 @@ class GenerationQueue::Worker {
   };
 
   void advance() {
-    drop_cancelled();
+    drop_unwanted();
     take_up_waiting();
     if (places_.empty()) return publish_load();
     publish_load(Clock::now());
@@ -77,7 +77,7 @@ class GenerationQueue::Worker {
     const size_t before = waiting_.size();
     waiting_.insert(waiting_.end(), queue_.incoming_.begin(), queue_.incoming_.end());
     queue_.incoming_.clear();
-    queue_.load_.waiting = static_cast<int64_t>(waiting_.size());
+    note_waiting();
     const bool stopping = queue_.stopping_;
     const bool grace = std::chrono::steady_clock::now() < queue_.end_of_grace_;
     lock.unlock();
@@ -105,45 +105,55 @@ class GenerationQueue::Worker {
     }
   }
 
-  void drop_cancelled() {
+  void drop_unwanted() {
+    std::vector<int64_t> ended;
     for (auto place = places_.begin(); place != places_.end();) {
       Entry& entry = *place->second.entry;
       if (entry.ticket->cancelled()) entry.failed = true;
       if (!entry.failed) {
+        if (entry.ticket->is_ended(place->second.text)) ended.push_back(place->first);
         ++place;
         continue;
       }
       engine_.cancel(place->first);
       place = places_.erase(place);
     }
+    for (const int64_t number : ended) {
+      places_.at(number).entry->ticket->add_progress(places_.at(number).text, {.has_ended = true});
+      finish(number, engine_.end(number));
+    }
     std::erase_if(waiting_,
                   [](const auto& entry) { return entry->failed || entry->ticket->cancelled(); });
   }
 
+  /// The engine's room goes to the jobs in turn, a text each, so that one of many texts leaves some
+  /// to those that come after it.
   void take_up_waiting() {
-    // Once one job does not fit, those behind it of the same kind wait too: otherwise small jobs
-    // would keep a large one waiting for ever.
-    bool texts_are_full = false, searches_are_full = false;
-    for (auto at = waiting_.begin(); at != waiting_.end();) {
-      bool& is_full = (*at)->is_search() ? searches_are_full : texts_are_full;
-      is_full = is_full || !take_up(*at);
-      at = is_full ? at + 1 : waiting_.erase(at);
+    for (const bool searches : {false, true}) {
+      while (take_up_next(searches)) {
+      }
     }
   }
 
-  /// False where some of the texts must wait for room.
-  bool take_up(const std::shared_ptr<Entry>& entry) {
-    for (; !entry->failed && entry->added < entry->job.size(); ++entry->added) {
-      GenerationRequest& request = entry->job[entry->added];
-      // An idle engine makes no room by waiting: what it says then is the answer.
-      if (!places_.empty() && !engine_.has_room(request)) return false;
-      const Result<int64_t> number = engine_.add(std::move(request));
-      if (number.has_value()) {
-        places_.emplace(*number, Place{entry, entry->added});
-      } else {
-        fail(*entry, number.error());
-      }
+  /// Takes up the next text or search. False where none waits, or where it does not fit: then those
+  /// behind it wait too, otherwise small ones would keep a large one waiting for ever.
+  bool take_up_next(bool searches) {
+    const auto next = std::ranges::find_if(waiting_, [&](const auto& entry) {
+      return entry->job[entry->added].beam.has_value() == searches;
+    });
+    if (next == waiting_.end()) return false;
+    const std::shared_ptr<Entry> entry = *next;
+    GenerationRequest& request = entry->job[entry->added];
+    // An idle engine makes no room by waiting: what it says then is the answer.
+    if (!places_.empty() && !engine_.has_room(request)) return false;
+    waiting_.erase(next);
+    const Result<int64_t> number = engine_.add(std::move(request));
+    if (!number.has_value()) {
+      fail(*entry, number.error());
+      return true;
     }
+    places_.emplace(*number, Place{entry, entry->added++});
+    if (entry->waiting_texts() > 0) waiting_.push_back(entry);
     return true;
   }
 
@@ -152,8 +162,20 @@ class GenerationQueue::Worker {
     if (!events.has_value()) return fail_active(events.error());
     publish_load();  // before who waits for an answer may look
     for (GenerationEvent& event : *events) {
+      report(event);
       if (event.finished.has_value()) finish(event.request, std::move(*event.finished));
     }
+  }
+
+  void report(GenerationEvent& event) {
+    const auto found = places_.find(event.request);
+    if (found == places_.end()) return;
+    TextProgress progress;
+    if (event.token) progress.tokens.push_back(*event.token);
+    progress.logprobs = std::move(event.logprobs);
+    progress.top_logprobs = std::move(event.top_logprobs);
+    progress.has_ended = event.finished.has_value();
+    found->second.entry->ticket->add_progress(found->second.text, std::move(progress));
   }
 
   void finish(int64_t number, Result<GeneratedText> text) {
@@ -192,12 +214,20 @@ class GenerationQueue::Worker {
   /// step_begin: of the step that now begins.
   void publish_load(std::optional<Clock::time_point> step_begin = std::nullopt) {
     const std::lock_guard lock(queue_.mutex_);
-    queue_.load_.waiting = std::ssize(waiting_);
+    note_waiting();
     queue_.load_.active = engine_.active();
     queue_.load_.beam_searches = engine_.active_beam_searches();
+    queue_.load_.engine = engine_.counters();
     queue_.load_.lost = engine_.lost();
     queue_.load_.failure = engine_.failure();
     queue_.step_begin_ = step_begin;
+  }
+
+  /// With the lock.
+  void note_waiting() {
+    queue_.load_.waiting = std::ssize(waiting_);
+    queue_.load_.waiting_texts = 0;
+    for (const auto& entry : waiting_) queue_.load_.waiting_texts += entry->waiting_texts();
   }
 
   GenerationQueue& queue_;
@@ -209,13 +239,14 @@ class GenerationQueue::Worker {
 GenerationQueue::GenerationQueue(std::unique_ptr<GenerationEngine> engine, int64_t max_waiting)
     : engine_(std::move(engine)),
       max_waiting_(max_waiting),
-      load_{.lost = {}, .failure = engine_->failure()},
+      load_{.engine = engine_->counters(), .lost = {}, .failure = engine_->failure()},
       thread_([this] { Worker(*this).run(); }) {}
 
 GenerationQueue::~GenerationQueue() { stop(std::chrono::milliseconds(0)); }
 
-Result<std::shared_ptr<GenerationTicket>> GenerationQueue::submit(GenerationJob job) {
-  MEG_ASSIGN_OR_RETURN(std::shared_ptr<GenerationTicket> ticket, GenerationTicket::make());
+Result<std::shared_ptr<GenerationTicket>> GenerationQueue::submit(GenerationJob job, bool streams) {
+  MEG_ASSIGN_OR_RETURN(std::shared_ptr<GenerationTicket> ticket,
+                       GenerationTicket::make(streams ? job.size() : 0));
   auto entry = std::make_shared<Entry>();
   entry->outcome.resize(job.size());
   entry->job = std::move(job);
@@ -239,6 +270,7 @@ GenerationQueue::Load GenerationQueue::load() const {
   const std::lock_guard lock(mutex_);
   Load load = load_;
   load.waiting += std::ssize(incoming_);
+  for (const auto& entry : incoming_) load.waiting_texts += entry->waiting_texts();
   if (step_begin_) {
     load.step_seconds = std::chrono::duration<double>(Clock::now() - *step_begin_).count();
   }

@@ -26,9 +26,11 @@ using GenerationJob = std::vector<GenerationRequest>;
 class GenerationQueue {
  public:
   struct Load {
-    int64_t waiting = 0;  ///< Jobs of which some text waits for room.
-    int64_t active = 0;   ///< Texts and beam searches in the engine.
+    int64_t waiting = 0;        ///< Jobs of which some text waits for room,
+    int64_t waiting_texts = 0;  ///< and these texts, those of jobs not yet looked at included.
+    int64_t active = 0;         ///< Texts and beam searches in the engine.
     int64_t beam_searches = 0;
+    EngineCounters engine;
     double step_seconds = 0;  ///< How long the engine has been at its present step; 0 at rest.
     Status lost, failure;     ///< The engine's.
   };
@@ -41,10 +43,11 @@ class GenerationQueue {
   /// Like stop() without a grace period.
   ~GenerationQueue();
 
+  /// streams: whether the ticket's take_progress() is wanted.
   /// The ticket's outcome may be an error: an invalid request (kInvalidArgument, kOutOfRange),
   /// kCancelled after stop(), or the error of a step.
   /// Errors: kResourceExhausted where max_waiting jobs wait, kCancelled after stop().
-  Result<std::shared_ptr<GenerationTicket>> submit(GenerationJob job);
+  Result<std::shared_ptr<GenerationTicket>> submit(GenerationJob job, bool streams = false);
 
   Load load() const;
 

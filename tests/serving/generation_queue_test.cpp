@@ -109,6 +109,89 @@ TEST(GenerationQueueTest, ACancelledJobLeavesTheEngineToOthers) {
   EXPECT_TRUE(outcome_of(*second).has_value());
 }
 
+TEST(GenerationQueueTest, AJobOfManyTextsLeavesRoomToThoseThatComeAfterIt) {
+  StandInOptions options;
+  options.slots = 4;
+  options.step_microseconds = 1000;
+  const auto queue = queue_of(options);
+  const auto many = queue->submit(GenerationJob(128, text(1, 20)));
+  ASSERT_TRUE(many.has_value());
+  while (queue->load().active < 4) std::this_thread::yield();
+  EXPECT_GT(queue->load().waiting_texts, 100);
+  for (int32_t i = 0; i < 3; ++i) EXPECT_TRUE(run(*queue, {text(i, 1), text(i, 1)}).has_value());
+  EXPECT_GT(queue->load().waiting_texts, 50) << "they have not waited for the first job";
+  EXPECT_TRUE(outcome_of(*many).has_value());
+  EXPECT_EQ(queue->load().waiting_texts, 0);
+}
+
+/// What a streaming job's texts have been given when its outcome is there.
+std::vector<TextProgress> progress_of(GenerationTicket& ticket, int64_t* parts) {
+  std::vector<TextProgress> all;
+  const auto append = [](auto& to, const auto& from) {
+    to.insert(to.end(), from.begin(), from.end());
+  };
+  for (bool is_last = false; !is_last; ++*parts) {
+    pollfd ready{ticket.ready_fd(), POLLIN, 0};
+    if (::poll(&ready, 1, 20000) != 1) return {};
+    is_last = ticket.has_outcome();
+    const std::vector<TextProgress> now = ticket.take_progress();
+    all.resize(now.size());
+    for (size_t i = 0; i < now.size(); ++i) {
+      append(all[i].tokens, now[i].tokens);
+      append(all[i].logprobs, now[i].logprobs);
+      append(all[i].top_logprobs, now[i].top_logprobs);
+      all[i].has_ended = all[i].has_ended || now[i].has_ended;
+    }
+  }
+  return all;
+}
+
+TEST(GenerationQueueTest, AStreamGivesStepByStepWhatTheOutcomeHas) {
+  StandInOptions options;
+  options.step_microseconds = 5000;
+  const auto queue = queue_of(options);
+  GenerationJob job = {text(1, 20), text(2, 10)};
+  for (GenerationRequest& request : job) {
+    request.logprobs = true;
+    request.top_logprobs = 3;
+  }
+  const auto ticket = queue->submit(job, /*streams=*/true);
+  ASSERT_TRUE(ticket.has_value());
+  int64_t parts = 0;
+  const std::vector<TextProgress> streamed = progress_of(**ticket, &parts);
+  EXPECT_GT(parts, 5);
+  const auto outcome = (*ticket)->take();
+  ASSERT_TRUE(outcome.has_value()) << outcome.error().message();
+  ASSERT_EQ(streamed.size(), 2u);
+  for (size_t i = 0; i < 2; ++i) {
+    const GeneratedText& text = (*outcome)[i];
+    EXPECT_EQ(streamed[i].tokens, std::vector(text.tokens.begin() + 2, text.tokens.end()));
+    EXPECT_EQ(streamed[i].logprobs, text.logprobs);
+    EXPECT_EQ(text.logprobs.size(), text.tokens.size() - 1);
+    EXPECT_EQ(streamed[i].top_logprobs.size(), text.logprobs.size());
+    EXPECT_TRUE(streamed[i].has_ended);
+  }
+}
+
+TEST(GenerationQueueTest, ATextThatTheClientEndsLeavesTheOthersOfItsJob) {
+  StandInOptions options;
+  options.step_microseconds = 1000;
+  const auto queue = queue_of(options);
+  const auto ticket = queue->submit({text(1, 1000), text(2, 30)}, /*streams=*/true);
+  ASSERT_TRUE(ticket.has_value());
+  pollfd ready{(*ticket)->ready_fd(), POLLIN, 0};
+  ASSERT_EQ(::poll(&ready, 1, 20000), 1);
+  (*ticket)->end_text(0);
+  int64_t parts = 0;
+  EXPECT_TRUE(progress_of(**ticket, &parts)[0].has_ended);
+  const auto outcome = (*ticket)->take();
+  ASSERT_TRUE(outcome.has_value()) << outcome.error().message();
+  EXPECT_TRUE((*outcome)[0].stopped);
+  EXPECT_LT((*outcome)[0].tokens.size(), 500u);
+  EXPECT_EQ((*outcome)[1].tokens.size(), 32u);
+  EXPECT_EQ(queue->load().active, 0);
+}
+
 TEST(GenerationQueueTest, AFailedStepEndsTheJobsInTheEngineAlone) {
   StandInOptions options;
   options.slots = 1;

@@ -48,6 +48,23 @@ int64_t StandInEngine::active_beam_searches() const {
 
 void StandInEngine::cancel(int64_t request) { texts_.erase(request); }
 
+serving::GeneratedText StandInEngine::end(int64_t request) {
+  const auto found = texts_.find(request);
+  serving::GeneratedText text = std::move(found->second.text);
+  text.stopped = true;
+  texts_.erase(found);
+  return text;
+}
+
+serving::EngineCounters StandInEngine::counters() const {
+  serving::EngineCounters counters = counters_;
+  counters.max_held_tokens = options_.slots * options_.max_positions;
+  for (const auto& [number, text] : texts_) {
+    counters.held_tokens += std::ssize(text.request.prompt) + text.request.tokens_to_generate;
+  }
+  return counters;
+}
+
 int64_t StandInEngine::active() const { return static_cast<int64_t>(texts_.size()); }
 
 float StandInEngine::logprob(int32_t a, int32_t b) {
@@ -69,7 +86,8 @@ Result<std::vector<serving::GenerationEvent>> StandInEngine::step() {
   if (options_.step_microseconds > 0) {
     std::this_thread::sleep_for(std::chrono::microseconds(options_.step_microseconds));
   }
-  if (steps_++ == options_.failing_step) {
+  counters_.step_texts = active();
+  if (counters_.steps++ == options_.failing_step) {
     return make_error(StatusCode::kInternal, "the step failed");
   }
   std::vector<serving::GenerationEvent> events;
@@ -104,18 +122,39 @@ bool StandInEngine::search(Text& text, serving::GenerationEvent& event) {
 }
 
 /// One token; true where it is the last.
-bool StandInEngine::extend(Text& text, serving::GenerationEvent& event) const {
+bool StandInEngine::extend(Text& text, serving::GenerationEvent& event) {
   bool ended = text.request.tokens_to_generate == 0;
   if (!ended) {
     event.token = next_token(text);
+    ++counters_.generated_tokens;
     text.text.tokens.push_back(*event.token);
-    ended = text.steps == text.request.tokens_to_generate ||
-            (text.request.stop.on_eod && *event.token == options_.eod);
+    text.text.stopped = text.request.stop.on_eod && *event.token == options_.eod;
+    ended = text.steps == text.request.tokens_to_generate || text.text.stopped;
   }
-  for (size_t i = 1; ended && text.request.logprobs && i < text.text.tokens.size(); ++i) {
-    text.text.logprobs.push_back(logprob(text.text.tokens[i - 1], text.text.tokens[i]));
-  }
+  if (text.steps == 1) counters_.prompt_tokens += std::ssize(text.request.prompt);
+  if (text.request.logprobs) score(text, event);
   return ended;
+}
+
+/// The places since the last step: at first all of the prompt. The token itself is the most likely
+/// one.
+void StandInEngine::score(Text& text, serving::GenerationEvent& event) const {
+  const auto& tokens = text.text.tokens;
+  for (size_t i = text.text.logprobs.size() + 1; i < tokens.size(); ++i) {
+    const float score = logprob(tokens[i - 1], tokens[i]);
+    event.logprobs.push_back(score);
+    if (text.request.top_logprobs == 0) continue;
+    auto& top = event.top_logprobs.emplace_back();
+    for (int32_t rank = 0; rank < text.request.top_logprobs; ++rank) {
+      top.push_back({static_cast<int32_t>((tokens[i] + rank) % options_.vocab_size),
+                     score - static_cast<float>(rank)});
+    }
+  }
+  const auto append = [](auto& to, const auto& from) {
+    to.insert(to.end(), from.begin(), from.end());
+  };
+  append(text.text.logprobs, event.logprobs);
+  append(text.text.top_logprobs, event.top_logprobs);
 }
 
 serving::GeneratedText stand_in_answer(const StandInOptions& options,

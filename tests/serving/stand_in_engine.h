@@ -32,9 +32,12 @@ class StandInEngine : public serving::GenerationEngine {
   bool has_room(const serving::GenerationRequest& request) const override;
   Result<int64_t> add(serving::GenerationRequest request) override;
   void cancel(int64_t request) override;
+  serving::GeneratedText end(int64_t request) override;
   int64_t active() const override;
   int64_t active_beam_searches() const override;
   Result<std::vector<serving::GenerationEvent>> step() override;
+
+  serving::EngineCounters counters() const override;
 
   static constexpr int32_t kFailingStop = 77;
 
@@ -49,13 +52,14 @@ class StandInEngine : public serving::GenerationEngine {
   };
 
   int32_t next_token(const Text& text) const;
-  bool extend(Text& text, serving::GenerationEvent& event) const;
+  bool extend(Text& text, serving::GenerationEvent& event);
+  void score(Text& text, serving::GenerationEvent& event) const;
   static bool search(Text& text, serving::GenerationEvent& event);
 
   const StandInOptions options_;
   std::map<int64_t, Text> texts_;
   int64_t next_number_ = 0;
-  int64_t steps_ = 0;
+  serving::EngineCounters counters_;
 };
 
 /// The answer that a request gets alone.

@@ -84,6 +84,11 @@ Status check_request(const serving::GenerationRequest& request, const RequestLim
     return make_error(StatusCode::kOutOfRange, "no_repeat_ngram_size: expected 0 or more, found {}",
                       request.no_repeat_ngram_size);
   }
+  if (request.top_logprobs != 0 || !request.logit_bias.empty() || request.presence_penalty != 0 ||
+      request.frequency_penalty != 0) {
+    return Status(StatusCode::kUnsupported,
+                  "top_logprobs, logit_bias and penalties are not available");
+  }
   if (request.beam) return check_beam(request, limits);
   if (max_tokens(request) > limits.max_tokens) {
     return make_error(StatusCode::kOutOfRange,
