@@ -521,6 +521,46 @@ class Ends(unittest.TestCase):
             self.assertEqual(server.ask(PROMPT, headers=headers)[0], status, host)
         self.assertEqual(server.stop(), 0)
 
+    def test_wrong_flags_are_refused_with_a_hint(self):
+        for flags, words in ((("--allowed-hosts", "http://node17:5000"), "leave out http://"),
+                             (("--allowed-hosts", "a b"), "expected a host name such as node17"),
+                             (("--cors-allow-origin", "lab.example"), "https://lab.example"),
+                             (("--cors-allow-origin", "https://lab.example/x"), "without a path"),
+                             (("--api-key", "not visible"), "visible ASCII characters"),
+                             (("--api-key-file", os.devnull), "found none"),
+                             (("--api-key-file", "/nothing"), "No such file"),
+                             (("--host", "unix:"), "expected a path"),
+                             (("--host", f"unix:{os.devnull}"), "the file is not a socket")):
+            done = subprocess.run([SERVER, *VOCABULARY, "--port", "0", *flags], capture_output=True,
+                                  text=True, timeout=60)
+            self.assertIn(done.returncode, (1, 2), flags)
+            self.assertRegex(done.stderr, r"^error: [^\n]*" + re.escape(words))
+            self.assertNotIn("not visible", done.stderr)
+
+    def test_it_warns_of_an_address_that_everyone_can_use(self):
+        for flags, warned in ((("--host", "0.0.0.0"), True), ((), False),
+                              (("--host", "0.0.0.0", "--api-key", "x"), False)):
+            process = subprocess.Popen([SERVER, *VOCABULARY, "--port", "0", *flags], text=True,
+                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            process.stdout.readline()
+            process.terminate()
+            _, errors = process.communicate(timeout=60)
+            self.assertEqual("warning: everyone who can reach http://0.0.0.0:" in errors, warned)
+
+    def test_a_key_guards_all_but_the_page_and_the_health(self):
+        server = ServerProcess(SERVER, "--api-key", "secret")
+        for method, path in (("PUT", "/api"), ("POST", "/v1/completions"), ("POST", "/tokenize"),
+                             ("GET", "/v1/models"), ("GET", "/tokenizer_info"), ("GET", "/nothing")):
+            for given in ({}, {"Authorization": "Bearer secre"}, {"Authorization": "Basic secret"}):
+                status, answer = server.ask(PROMPT, method, path, headers=given)
+                self.assertEqual(status, 401, (path, answer))
+                self.assertEqual("error" in answer, "message" not in answer)
+        self.assertEqual(server.ask(PROMPT, headers={"Authorization": "Bearer secret"})[0], 200)
+        self.assertEqual(server.health()[0], 200)
+        self.assertIn(b" 200 ", server.raw(b"GET / HTTP/1.0\r\n\r\n").splitlines()[0])
+        self.assertEqual(server.stop(), 0)
+        self.assertNotIn("secret", server.text)
+
     def test_it_listens_on_this_machine_alone(self):
         server = ServerProcess(SERVER)
         addresses = {info[4][0] for info in socket.getaddrinfo(socket.gethostname(), None,

@@ -1,20 +1,17 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
-#include <vector>
 
 #include "libmeg/base/status.h"
 #include "libmeg/serving/text_server.h"
+#include "tools/common/flag_groups/http_server_flags.h"
 #include "tools/common/flags/flags.h"
 
 namespace meg::tools {
 
 /// How a text generation server answers, by its flags.
 struct TextServerFlags {
-  std::string host = "127.0.0.1";
-  int64_t port = 5000;
-  std::vector<std::string> allowed_hosts;
+  HttpServerFlags http;
   int64_t out_seq_length = 1024;
   double temperature = 1;
   int64_t top_k = 0;
@@ -22,9 +19,6 @@ struct TextServerFlags {
   bool greedy = false;
   int64_t max_queue = 256;
   double request_timeout = 600;
-  double client_timeout = 30;
-  int64_t max_request_bytes = 4 << 20;
-  int64_t max_connections = 512;
 };
 
 void declare_text_server_flags(Flags& flags, TextServerFlags& values);
