@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <csignal>
+#include <ctime>
 #include <filesystem>
 #include <optional>
 #include <utility>
@@ -55,11 +56,9 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
 }
 
 /// The checkpoint's folder, as a person calls it.
-std::string model_name(const InferenceFlags& inference, const app::LoadedModel& loaded) {
+std::string folder_name(const InferenceFlags& inference) {
   const std::filesystem::path folder = std::filesystem::path(inference.load) / "";
-  std::string name = folder.parent_path().filename().string();
-  if (loaded.iteration) name += fmt::format(" at iteration {}", *loaded.iteration);
-  return name;
+  return folder.parent_path().filename().string();
 }
 
 Status serve(const Arguments& arguments, app::LoadedModel& loaded,
@@ -68,7 +67,11 @@ Status serve(const Arguments& arguments, app::LoadedModel& loaded,
   options.max_slots = arguments.max_batch_size;
   options.max_sequence_length = loaded.sequence_length;
   serving::ServedModel served;
-  served.name = model_name(arguments.inference, loaded);
+  served.openai.id = folder_name(arguments.inference);
+  served.openai.positions = loaded.sequence_length;
+  served.openai.created = std::time(nullptr);
+  served.name = served.openai.id;
+  if (loaded.iteration) served.name += fmt::format(" at iteration {}", *loaded.iteration);
   served.tokenizer = loaded.tokenizer.get();
   MEG_ASSIGN_OR_RETURN(served.engine, generation::create_generation_engine(
                                           loaded.model, *loaded.tokenizer, options, ranks));

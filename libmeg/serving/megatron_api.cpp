@@ -1,60 +1,15 @@
 #include "libmeg/serving/megatron_api.h"
 
-#include <poll.h>
+#include <fmt/format.h>
 
-#include <algorithm>
-#include <cerrno>
 #include <new>
 #include <utility>
 
-#include "libmeg/base/thread_pool.h"
 #include "libmeg/serving/internal/text_answer.h"
-#include "libmeg/tokenizer/interface/encode_text.h"
+#include "libmeg/serving/internal/text_jobs.h"
 
 namespace meg::serving {
 namespace {
-
-/// Each keeps some 10 MB of caches; a request holds one for less than a millisecond.
-constexpr int kMaxEncoders = 4;
-
-using Clock = std::chrono::steady_clock;
-
-enum class Waited { kReady, kTimeout, kGone };
-
-/// Waits until the ticket is ready, the deadline has come or the client has closed its connection.
-Waited wait(const GenerationTicket& ticket, int client, Clock::time_point deadline) {
-  for (;;) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
-    if (left <= 0) return Waited::kTimeout;
-    // POLLRDHUP alone: bytes of a further request are no reason to look, a client that ends its
-    // side is. The wait is cut so that it fits an int; the deadline decides.
-    pollfd waits[] = {{ticket.ready_fd(), POLLIN, 0}, {client, POLLRDHUP, 0}};
-    const int ready = ::poll(waits, 2, static_cast<int>(std::min<int64_t>(left, 1'000'000)));
-    if (ready < 0 && errno != EINTR) return Waited::kGone;
-    if (ready <= 0) continue;
-    if (waits[0].revents != 0) return Waited::kReady;
-    return Waited::kGone;
-  }
-}
-
-/// What HTTP calls an error of the queue, the engine or the request.
-int http_status(StatusCode code) {
-  switch (code) {
-    case StatusCode::kInvalidArgument:
-    case StatusCode::kOutOfRange:
-    case StatusCode::kUnsupported:
-      return 400;
-    case StatusCode::kResourceExhausted:
-    // 503, not 500: the same request may succeed later.
-    case StatusCode::kCancelled:
-      return 503;
-    default:
-      return 500;
-  }
-}
-
-/// The seed of text number `text` of a request: answers to equal prompts of one request differ.
-uint64_t text_seed(uint64_t seed, size_t text) { return seed + text; }
 
 template <class Text>
 int64_t new_tokens(const Text& text) {
@@ -70,50 +25,6 @@ void count_tokens(const GenerationOutcome& outcome, RequestLog* log) {
 
 }  // namespace
 
-/// An encoder for one thread, given back afterwards.
-class MegatronApi::BorrowedEncoder {
- public:
-  explicit BorrowedEncoder(MegatronApi& api) : api_(api) {
-    std::unique_lock lock(api_.mutex_);
-    api_.encoder_idle_.wait(lock, [&] { return !api_.idle_encoders_.empty(); });
-    // The one that has rested longest, so that each one's caches fill early rather than some day.
-    encoder_ = std::move(api_.idle_encoders_.front());
-    api_.idle_encoders_.pop_front();
-  }
-
-  BorrowedEncoder(const BorrowedEncoder&) = delete;
-  BorrowedEncoder& operator=(const BorrowedEncoder&) = delete;
-
-  ~BorrowedEncoder() {
-    {
-      const std::lock_guard lock(api_.mutex_);
-      api_.idle_encoders_.push_back(std::move(encoder_));
-    }
-    api_.encoder_idle_.notify_one();
-  }
-
-  tokenizer::TokenEncoder& operator*() { return *encoder_; }
-
- private:
-  MegatronApi& api_;
-  std::unique_ptr<tokenizer::TokenEncoder> encoder_;
-};
-
-MegatronApi::MegatronApi(const tokenizer::Tokenizer& tokenizer, GenerationQueue& queue,
-                         RequestRules rules, std::chrono::milliseconds timeout, uint64_t seed)
-    : tokenizer_(tokenizer),
-      queue_(queue),
-      rules_(std::move(rules)),
-      timeout_(timeout),
-      seeds_(seed) {
-  const int encoders = std::min(available_processors(), kMaxEncoders);
-  for (int i = 0; i < encoders; ++i) {
-    idle_encoders_.push_back(tokenizer_.new_encoder(DType::kInt32));
-  }
-}
-
-MegatronApi::~MegatronApi() = default;
-
 HttpResponse MegatronApi::answer(const HttpCall& call) {
   Result<HttpResponse> answer =
       make_error(StatusCode::kResourceExhausted, "no memory is left for this request");
@@ -127,35 +38,33 @@ HttpResponse MegatronApi::answer(const HttpCall& call) {
 
 Result<HttpResponse> MegatronApi::answer_or_fail(const HttpCall& call) {
   // Count from the request's arrival: waiting in the queue counts.
-  const Clock::time_point deadline = Clock::now() + timeout_;
+  const TextJobs::Clock::time_point deadline = jobs_.deadline();
   MEG_ASSIGN_OR_RETURN(const TextRequest request, read_text_request(call.body, rules_));
   call.log.prompts = std::ssize(request.prompts);
   if (!request.no_log) call.log.first_prompt = request.prompts[0];
   MEG_ASSIGN_OR_RETURN(GenerationJob job, make_job(request));
-  for (const GenerationRequest& text : job) call.log.prompt_tokens += std::ssize(text.prompt);
-  MEG_ASSIGN_OR_RETURN(const auto ticket, queue_.submit(std::move(job)));
-  const Waited waited = wait(*ticket, call.client, deadline);
-  // Nobody will read it: the engine's room goes to others at its next step.
-  if (waited != Waited::kReady) ticket->cancel();
-  if (waited == Waited::kGone) {
-    return message_error(kClientGone, "the connection was closed before the answer");
+  std::string prompt_tokens;
+  for (const GenerationRequest& text : job) {
+    call.log.prompt_tokens += std::ssize(text.prompt);
+    prompt_tokens += fmt::format("{}{}", prompt_tokens.empty() ? "" : ", ", text.prompt.size());
   }
-  if (waited == Waited::kTimeout) {
-    return make_error(StatusCode::kCancelled, "the request took longer than {:.3g} s",
-                      std::chrono::duration<double>(timeout_).count());
-  }
+  MEG_ASSIGN_OR_RETURN(const auto ticket, jobs_.queue().submit(std::move(job)));
+  MEG_ASSIGN_OR_RETURN(const bool is_ready, jobs_.wait(*ticket, call.client, deadline));
+  if (!is_ready) return client_gone();
   MEG_ASSIGN_OR_RETURN(const GenerationOutcome outcome, ticket->take());
   count_tokens(outcome, &call.log);
-  Result<std::string> made = request.beam ? beam_answer(tokenizer_, outcome.front().beams)
-                                          : text_answer(tokenizer_, outcome, request.logprobs);
+  Result<std::string> made = request.beam
+                                 ? beam_answer(jobs_.tokenizer(), outcome.front().beams)
+                                 : text_answer(jobs_.tokenizer(), outcome, request.logprobs);
   // Not the client's fault, whatever the tokenizer calls it.
   if (!made.has_value()) return Status(StatusCode::kInternal, made.error().message());
-  return HttpResponse{.body = *std::move(made)};
+  return HttpResponse{.body = *std::move(made),
+                      .headers = {{"Prompt-Tokens", std::move(prompt_tokens)}}};
 }
 
 Result<GenerationJob> MegatronApi::make_job(const TextRequest& request) {
   GenerationJob job;
-  const uint64_t seed = request.random_seed.has_value() ? *request.random_seed : new_seed();
+  const uint64_t seed = request.random_seed.has_value() ? *request.random_seed : jobs_.new_seed();
   for (const std::string& prompt : request.prompts) {
     GenerationRequest text;
     MEG_ASSIGN_OR_RETURN(text.prompt, tokenize(prompt, request.add_BOS));
@@ -175,7 +84,7 @@ BeamSearchOptions MegatronApi::beam_options(const BeamRequest& request) const {
   BeamSearchOptions options;
   options.beam_width = options.num_return_gen = request.beam_width;
   // An id that no token has stops nothing.
-  options.stop_token = request.stop_token.value_or(tokenizer_.eod().value_or(-1));
+  options.stop_token = request.stop_token.value_or(jobs_.tokenizer().eod().value_or(-1));
   options.length_penalty = request.length_penalty;
   return options;
 }
@@ -183,22 +92,16 @@ BeamSearchOptions MegatronApi::beam_options(const BeamRequest& request) const {
 Result<std::vector<int32_t>> MegatronApi::tokenize(const std::string& prompt, bool add_BOS) {
   std::vector<int32_t> ids;
   if (add_BOS) {
-    const std::optional<int32_t> eod = tokenizer_.eod();
+    const std::optional<int32_t> eod = jobs_.tokenizer().eod();
     if (!eod.has_value()) {
       return make_error(StatusCode::kInvalidArgument,
                         "add_BOS: the tokenizer has no end-of-document token to begin with");
     }
     ids.push_back(*eod);
   }
-  MEG_ASSIGN_OR_RETURN(const std::vector<int32_t> text,
-                       tokenizer::encode_text(*BorrowedEncoder(*this), prompt));
+  MEG_ASSIGN_OR_RETURN(const std::vector<int32_t> text, jobs_.encode(prompt));
   ids.insert(ids.end(), text.begin(), text.end());
   return ids;
-}
-
-uint64_t MegatronApi::new_seed() {
-  const std::lock_guard lock(mutex_);
-  return seeds_();
 }
 
 }  // namespace meg::serving

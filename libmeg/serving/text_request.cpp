@@ -19,10 +19,7 @@ namespace {
 using nlohmann::json;
 
 constexpr size_t kMaxPrompts = 128;
-constexpr double kMaxTemperature = 100;
-constexpr int64_t kMaxTopK = 1000;
 constexpr int64_t kMaxBeamWidth = 128;
-constexpr int64_t kMaxInteger = std::numeric_limits<int64_t>::max();
 
 constexpr std::array<std::string_view, 17> kKeys = {"prompts",       "tokens_to_generate",
                                                     "logprobs",      "temperature",
@@ -33,11 +30,6 @@ constexpr std::array<std::string_view, 17> kKeys = {"prompts",       "tokens_to_
                                                     "random_seed",   "no_log",
                                                     "beam_width",    "stop_token",
                                                     "length_penalty"};
-
-template <class... Args>
-Status refuse(fmt::format_string<Args...> format, Args&&... args) {
-  return make_error(StatusCode::kInvalidArgument, format, std::forward<Args>(args)...);
-}
 
 /// The first checks, in Megatron's order: which keys there are.
 Status check_keys(const JsonFields& fields) {

@@ -11,6 +11,10 @@
 
 namespace meg::serving {
 
+// Megatron's server has the same maxima.
+inline constexpr double kMaxTemperature = 100;
+inline constexpr int64_t kMaxTopK = 1000;
+
 /// The defaults and limits that a server sets for requests.
 struct RequestRules {
   SamplingOptions sampling;  ///< Defaults for options that a request does not set.

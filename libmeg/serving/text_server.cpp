@@ -1,9 +1,12 @@
 #include "libmeg/serving/text_server.h"
 
+#include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "libmeg/serving/internal/page.h"
+#include "libmeg/serving/internal/text_jobs.h"
 
 namespace meg::serving {
 namespace {
@@ -34,18 +37,23 @@ std::vector<HttpRoute> TextServer::routes() {
   const auto page = [](const HttpCall&) { return page_response(); };
   const auto health = [this](const HttpCall&) { return this->health(); };
   const auto api = [this](const HttpCall& call) { return api_.answer(call); };
-  return {
+  std::vector<HttpRoute> routes = {
       {.methods = {"GET"}, .path = "/", .is_open = true, .handler = page},
       {.methods = {"GET"}, .path = "/health", .is_open = true, .handler = health},
       {.methods = {"PUT", "POST"}, .path = "/api", .takes_json = true, .handler = api},
   };
+  std::ranges::move(openai_.routes(), std::back_inserter(routes));
+  return routes;
 }
 
 TextServer::TextServer(const TextServerOptions& options, ServedModel model)
     : name_(std::move(model.name)),
       request_timeout_(std::chrono::duration<double>(options.request_timeout).count()),
       queue_(std::move(model.engine), options.max_queue),
-      api_(*model.tokenizer, queue_, options.rules, options.request_timeout, options.seed) {}
+      jobs_(std::make_unique<TextJobs>(*model.tokenizer, queue_, options.request_timeout,
+                                       options.seed)),
+      api_(*jobs_, options.rules),
+      openai_(*jobs_, options.rules, std::move(model.openai)) {}
 
 TextServer::~TextServer() {
   if (server_ != nullptr) stop(std::chrono::milliseconds(0));

@@ -11,6 +11,7 @@
 #include "libmeg/serving/generation_queue.h"
 #include "libmeg/serving/http/http_server.h"
 #include "libmeg/serving/megatron_api.h"
+#include "libmeg/serving/openai_api.h"
 #include "libmeg/serving/text_request.h"
 #include "libmeg/tokenizer/interface/tokenizer.h"
 
@@ -31,6 +32,7 @@ struct ServedModel {
   std::string name;                                 ///< For /health.
   const tokenizer::Tokenizer* tokenizer = nullptr;  ///< Must outlive the server.
   std::unique_ptr<GenerationEngine> engine;
+  OpenAiModel openai;
 };
 
 /// Text generation over HTTP: connections, Megatron's requests and answers, and the queue before
@@ -63,9 +65,11 @@ class TextServer {
 
   const std::string name_;
   const double request_timeout_;  ///< Seconds.
-  // They are in the order of use, so that the server's threads are gone before api_ and queue_ are.
+  // They are in the order of use, so that the server's threads are gone before the others are.
   GenerationQueue queue_;
+  std::unique_ptr<TextJobs> jobs_;
   MegatronApi api_;
+  OpenAiApi openai_;
   std::unique_ptr<HttpServer> server_;
 };
 

@@ -27,11 +27,11 @@ class ServerProcess:
                                             stdout=subprocess.PIPE, stderr=log, text=True,
                                             env=environment or os.environ)
         line = self.process.stdout.readline()
-        found = re.search(r"http://127\.0\.0\.1:(\d+)$", line.strip())
+        found = re.search(r"(?:http://127\.0\.0\.1:|unix:/.*)(\d*)$", line.strip())
         if found is None:
             self.process.wait(timeout=60)
             raise RuntimeError(f"the server did not start: {line}{self.log_text()}")
-        self.port = int(found.group(1))
+        self.port = int(found.group(1) or 0)
 
     def log_text(self):
         if self.log.exists():

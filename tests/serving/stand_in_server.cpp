@@ -25,6 +25,9 @@ int main(int argc, const char* const* argv) {
   flags.value("--failing-step", &engine.failing_step, "N", "the step that is an error");
   tools::declare_text_server_flags(flags, server);
   if (const std::optional<int> code = flags.parse(argc, argv)) return *code;
+  if (const Status usage = tools::check_text_server_flags(server); !usage.ok()) {
+    return tools::fail_usage(usage);
+  }
   const auto tokenizer = tokenizer::open_tokenizer(files);
   if (!tokenizer.has_value()) return tools::fail(tokenizer.error());
   engine.vocab_size = (*tokenizer)->vocab_size();
@@ -32,6 +35,8 @@ int main(int argc, const char* const* argv) {
   serving::ServedModel model;
   model.name = "stand-in";
   model.tokenizer = tokenizer->get();
+  model.openai.id = model.name;
+  model.openai.positions = engine.max_positions;
   model.engine = std::make_unique<StandInEngine>(engine);
   const Status status = tools::serve_texts(server, std::move(model), 1234);
   return status.ok() ? 0 : tools::fail(status);

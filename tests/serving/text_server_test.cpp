@@ -61,7 +61,7 @@ class TextServerTest : public testing::Test {
   void start() {
     options_.http.port = 0;
     auto started = TextServer::start(
-        options_, {"a\xffmodel", tokenizer_.get(), std::make_unique<FragileEngine>(engine_)});
+        options_, {"a\xffmodel", tokenizer_.get(), std::make_unique<FragileEngine>(engine_), {}});
     ASSERT_TRUE(started.has_value()) << started.error().message();
     server_ = std::move(*started);
   }
@@ -173,8 +173,8 @@ TEST_F(TextServerTest, PortInUseIsAnError) {
   start();
   TextServerOptions same = options_;
   same.http.port = server_->port();
-  const auto second =
-      TextServer::start(same, {"b", tokenizer_.get(), std::make_unique<StandInEngine>(engine_)});
+  const auto second = TextServer::start(
+      same, {"b", tokenizer_.get(), std::make_unique<StandInEngine>(engine_), {}});
   ASSERT_FALSE(second.has_value());
   EXPECT_EQ(second.error().code(), StatusCode::kIoError);
 }

@@ -54,6 +54,12 @@ Result<JsonFields> JsonFields::parse(std::string_view text) {
   return fields;
 }
 
+void JsonFields::drop_nulls() {
+  for (auto field = object_.begin(); field != object_.end();) {
+    field = field->is_null() ? object_.erase(field) : std::next(field);
+  }
+}
+
 Status JsonFields::only_known(std::span<const std::string_view> known) const {
   for (const auto& [key, value] : object_.items()) {
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;
@@ -92,6 +98,14 @@ Status JsonFields::read(std::string_view key, double* value) const {
   if (found == nullptr) return {};
   if (!found->is_number()) return wrong(key, "a number", *found);
   *value = found->get<double>();
+  return {};
+}
+
+Status JsonFields::read(std::string_view key, std::string* value) const {
+  const json* found = find(key);
+  if (found == nullptr) return {};
+  if (!found->is_string()) return wrong(key, "a string", *found);
+  *value = found->get<std::string>();
   return {};
 }
 

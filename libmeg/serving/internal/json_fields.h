@@ -1,20 +1,35 @@
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstdint>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "libmeg/base/result.h"
 
 namespace meg::serving {
+
+inline constexpr int64_t kMaxInteger = std::numeric_limits<int64_t>::max();
+
+/// kInvalidArgument.
+template <class... Args>
+Status refuse(fmt::format_string<Args...> format, Args&&... args) {
+  return make_error(StatusCode::kInvalidArgument, format, std::forward<Args>(args)...);
+}
 
 /// The keys of a JSON object, read by name. Every error is kInvalidArgument and names its key.
 class JsonFields {
  public:
   /// text: one JSON object; if a key occurs twice, the last one counts.
   static Result<JsonFields> parse(std::string_view text);
+
+  /// Removes the keys whose value is null.
+  void drop_nulls();
 
   bool has(std::string_view key) const { return object_.contains(key); }
 
@@ -30,8 +45,12 @@ class JsonFields {
   /// Any number that a double holds, integers too.
   Status read(std::string_view key, double* value) const;
 
+  Status read(std::string_view key, std::string* value) const;
+
   /// nullptr if the key is missing.
   const nlohmann::json* find(std::string_view key) const;
+
+  const nlohmann::json& object() const { return object_; }
 
   /// `value` for a message: a short value as written, else what kind it is.
   static std::string describe(const nlohmann::json& value);

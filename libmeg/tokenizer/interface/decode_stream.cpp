@@ -7,13 +7,17 @@
 
 namespace meg::tokenizer {
 
-Result<std::string> DecodeStream::add(int32_t id) {
+Result<std::string> DecodeStream::add(int32_t id) { return add(std::span(&id, 1)); }
+
+Result<std::string> DecodeStream::add(std::span<const int32_t> ids) {
   if (tokenizer_.joins_token_bytes()) {
-    MEG_ASSIGN_OR_RETURN(const std::string_view bytes, tokenizer_.bytes_of_token(id, count_++));
-    bytes_ += bytes;
+    for (const int32_t id : ids) {
+      MEG_ASSIGN_OR_RETURN(const std::string_view bytes, tokenizer_.bytes_of_token(id, count_++));
+      bytes_ += bytes;
+    }
     return take_bytes(text::size_of_whole_characters(bytes_));
   }
-  ids_.push_back(id);
+  ids_.insert(ids_.end(), ids.begin(), ids.end());
   MEG_ASSIGN_OR_RETURN(const std::string text, tokenizer_.decode_beginning(ids_));
   return after_given(text);
 }

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,9 @@ class DecodeStream {
 
   /// The text that is certain after one more id. kOutOfRange for an id outside the vocabulary.
   Result<std::string> add(int32_t id);
+
+  /// The same after several, in one step.
+  Result<std::string> add(std::span<const int32_t> ids);
 
   /// The rest, at the end of the text.
   Result<std::string> finish();

@@ -103,7 +103,8 @@ bool HttpRoutes::answer_one(ClientConnection& connection, bool last) const {
 
 HttpResponse HttpRoutes::respond(Exchange& exchange) const {
   HttpResponse response = respond_or_fail(exchange);
-  if (response.status == 503) response.headers.emplace_back("Retry-After", "1");
+  if (response.status == 503 || response.status == 429)
+    response.headers.emplace_back("Retry-After", "1");
   if (is_cors_origin(exchange.request)) {
     response.headers.emplace_back("Access-Control-Allow-Origin",
                                   *exchange.request.header("origin"));
