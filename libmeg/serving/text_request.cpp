@@ -31,6 +31,27 @@ constexpr std::array<std::string_view, 17> kKeys = {"prompts",       "tokens_to_
                                                     "beam_width",    "stop_token",
                                                     "length_penalty"};
 
+/// Keys of OpenAI's requests, and what to use instead.
+struct OpenAiKey {
+  std::string_view key, instead;
+};
+
+constexpr auto kOpenAiKeys = std::to_array<OpenAiKey>({
+    {"prompt", "prompts, a list"},
+    {"max_tokens", "tokens_to_generate"},
+    {"max_completion_tokens", "tokens_to_generate"},
+    {"seed", "random_seed"},
+    {"stop", "stop_on_eol, or POST /v1/completions"},
+    {"n", "a prompt several times"},
+    {"model", "POST /v1/completions"},
+    {"stream", "POST /v1/completions"},
+    {"echo", "POST /v1/completions"},
+    {"logit_bias", "POST /v1/completions"},
+    {"presence_penalty", "POST /v1/completions"},
+    {"frequency_penalty", "POST /v1/completions"},
+    {"messages", "POST /v1/chat/completions"},
+});
+
 /// The first checks, in Megatron's order: which keys there are.
 Status check_keys(const JsonFields& fields) {
   if (fields.has("max_len")) {
@@ -38,6 +59,9 @@ Status check_keys(const JsonFields& fields) {
   }
   if (fields.has("sentences"))
     return refuse("sentences is no longer supported: use prompts instead");
+  for (const auto& [key, instead] : kOpenAiKeys) {
+    if (fields.has(key)) return refuse("{} is not a key of this request: use {}", key, instead);
+  }
   MEG_RETURN_IF_ERROR(fields.only_known(kKeys));
   if (!fields.has("prompts")) return refuse("prompts is required: a list of strings");
   return {};

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "libmeg/serving/internal/page.h"
+#include "libmeg/serving/internal/server_metrics.h"
 #include "libmeg/serving/internal/text_jobs.h"
 
 namespace meg::serving {
@@ -28,18 +29,31 @@ HttpResponse page_response() {
 Result<std::unique_ptr<TextServer>> TextServer::start(TextServerOptions options,
                                                       ServedModel model) {
   std::unique_ptr<TextServer> text(new TextServer(options, std::move(model)));
-  MEG_ASSIGN_OR_RETURN(text->server_, HttpServer::start(std::move(options.http),
-                                                        {text->routes(), std::move(options.log)}));
+  HttpService service;
+  service.routes = text->routes();
+  std::vector<std::string> paths;
+  for (const HttpRoute& route : service.routes) {
+    if (!route.is_prefix) paths.push_back(route.path);
+  }
+  text->metrics_ = std::make_unique<ServerMetrics>(std::move(paths));
+  service.log = [server = text.get(), log = std::move(options.log)](const RequestLog& line) {
+    server->metrics_->count(line);
+    if (log) log(line);
+  };
+  MEG_ASSIGN_OR_RETURN(text->server_,
+                       HttpServer::start(std::move(options.http), std::move(service)));
   return text;
 }
 
 std::vector<HttpRoute> TextServer::routes() {
   const auto page = [](const HttpCall&) { return page_response(); };
   const auto health = [this](const HttpCall&) { return this->health(); };
+  const auto metrics = [this](const HttpCall&) { return this->metrics(); };
   const auto api = [this](const HttpCall& call) { return api_.answer(call); };
   std::vector<HttpRoute> routes = {
       {.methods = {"GET"}, .path = "/", .is_open = true, .handler = page},
       {.methods = {"GET"}, .path = "/health", .is_open = true, .handler = health},
+      {.methods = {"GET"}, .path = "/metrics", .handler = metrics},
       {.methods = {"PUT", "POST"}, .path = "/api", .takes_json = true, .handler = api},
   };
   std::ranges::move(openai_.routes(), std::back_inserter(routes));
@@ -76,6 +90,11 @@ HttpResponse TextServer::health() const {
   // The name is that of a folder, which need not be UTF-8.
   return {.status = !is_stalled && load.failure.ok() ? 200 : 503,
           .body = health.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) + "\n"};
+}
+
+HttpResponse TextServer::metrics() const {
+  return {.body = metrics_->text(queue_.load()),
+          .content_type = "text/plain; version=0.0.4; charset=utf-8"};
 }
 
 /// No further requests first; then the model finishes what it is at, which answers the tickets that

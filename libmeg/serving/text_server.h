@@ -35,6 +35,8 @@ struct ServedModel {
   OpenAiModel openai;
 };
 
+class ServerMetrics;
+
 /// Text generation over HTTP: connections, Megatron's requests and answers, and the queue before
 /// one engine.
 class TextServer {
@@ -62,6 +64,7 @@ class TextServer {
 
   std::vector<HttpRoute> routes();
   HttpResponse health() const;
+  HttpResponse metrics() const;
 
   const std::string name_;
   const double request_timeout_;  ///< Seconds.
@@ -70,6 +73,7 @@ class TextServer {
   std::unique_ptr<TextJobs> jobs_;
   MegatronApi api_;
   OpenAiApi openai_;
+  std::unique_ptr<ServerMetrics> metrics_;
   std::unique_ptr<HttpServer> server_;
 };
 

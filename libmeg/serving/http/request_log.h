@@ -12,6 +12,7 @@ struct RequestLog {
   std::string path;
   int status = 0;
   double seconds = 0;  ///< From the first byte of the request until its answer is there.
+  double first_token_seconds = 0;  ///< Of a stream; 0: there was none.
   int64_t prompts = 0;
   int64_t prompt_tokens = 0;
   int64_t new_tokens = 0;

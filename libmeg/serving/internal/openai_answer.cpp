@@ -80,6 +80,7 @@ std::string OpenAiAnswer::whole() {
 void OpenAiAnswer::stream(HttpBodyWriter& writer, RequestLog* log) {
   Status failure;
   bool is_open = true;
+  log->first_token_seconds = since_arrival_.seconds();
   if (form_.is_chat) {
     for (size_t i = 0; i < choices_.size() && is_open; ++i) {
       is_open = writer.write(event(fmt::format(

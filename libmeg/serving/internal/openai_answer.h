@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "libmeg/base/result.h"
+#include "libmeg/base/stopwatch.h"
 #include "libmeg/serving/http/http_message.h"
 #include "libmeg/serving/internal/openai_choice.h"
 #include "libmeg/serving/internal/text_jobs.h"
@@ -73,6 +74,7 @@ class OpenAiAnswer {
   const Head head_;
   const TextJobs::Clock::time_point deadline_;
   const int client_;
+  const Stopwatch since_arrival_;
   std::shared_ptr<GenerationTicket> ticket_;
   bool is_done_ = false;  ///< The job has its outcome, which advance() has taken.
   std::deque<OpenAiChoice> choices_;
