@@ -207,7 +207,7 @@ Status read_logit_bias(const JsonFields& fields, int64_t vocab_size, OpenAiOptio
     const double bias = value.is_number() ? value.get<double>() : kMaxLogitBias + 1;
     if (!(bias >= -kMaxLogitBias && bias <= kMaxLogitBias)) {
       return refuse("logit_bias must have numbers from {} to {}, found {} for {}", -kMaxLogitBias,
-                    kMaxLogitBias, JsonFields::describe(value), key);
+                    kMaxLogitBias, JsonFields::describe(value), text::printable(key, kShownKey));
     }
     options->logit_bias.emplace_back(id, bias);
   }

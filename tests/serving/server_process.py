@@ -80,6 +80,22 @@ class ServerProcess:
         finally:
             client.close()
 
+    def ask_openai(self, request):
+        """(status, answer) of /v1/completions; of a stream the list of its events."""
+        client = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
+        try:
+            client.request("POST", "/v1/completions", json.dumps(request).encode(),
+                           {"Content-Type": "application/json"})
+            response = client.getresponse()
+            body = response.read()
+            if not response.getheader("Content-Type").startswith("text/event-stream"):
+                return response.status, json.loads(body)
+            events = body.decode().split("\n\n")
+            assert events[-2:] == ["data: [DONE]", ""], events[-2:]
+            return response.status, [json.loads(event.removeprefix("data: ")) for event in events[:-2]]
+        finally:
+            client.close()
+
     def health(self):
         return self.ask(None, "GET", "/health")
 

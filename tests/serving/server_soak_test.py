@@ -42,7 +42,49 @@ def random_request(generator):
     return request
 
 
+def random_openai_request(generator):
+    """The same of OpenAI's form: a stream is asked for whole and in pieces."""
+    request = {"prompt": [generator.choices(range(2000), k=generator.randint(1, 40))
+                          for _ in range(generator.choice([1, 1, 4]))],
+               "max_tokens": generator.randint(0, 40), "seed": generator.randrange(2**62),
+               "echo": generator.random() < 0.5, "stream": generator.random() < 0.4}
+    if generator.random() < 0.5:
+        request["logprobs"] = generator.randint(0, 5)
+    if generator.random() < 0.3:
+        request["stop"] = generator.choices(["e", "the", " a", "in"], k=2)
+    if generator.random() < 0.1:
+        request["n"] = generator.choice([3, 1000])
+    return request
+
+
+def is_openai(request):
+    return isinstance(request, dict) and "prompt" in request
+
+
+def ask(server, request):
+    """(status, answer), without what is new each time."""
+    if not is_openai(request):
+        return server.ask(request)
+    status, answer = server.ask_openai(request)
+    for part in answer if isinstance(answer, list) else [answer]:
+        for key in ("id", "created"):
+            part.pop(key, None)
+    if isinstance(answer, list):  # how many tokens a piece has depends on the load
+        texts = {}
+        for part in answer:
+            for choice in part["choices"]:
+                text = texts.setdefault(choice["index"], ["", [], None])
+                text[0] += choice["text"]
+                text[1] += (choice["logprobs"] or {}).get("token_logprobs", [])
+                text[2] = choice["finish_reason"]
+        return status, texts
+    return status, answer
+
+
 def check_form(request, status, answer):
+    if is_openai(request):
+        assert status == (400 if request.get("n") == 1000 else 200), (request, status, answer)
+        return
     if isinstance(request, bytes):
         assert status == 400 and list(answer) == ["message"], (request, status, answer)
         return
@@ -53,7 +95,8 @@ def check_form(request, status, answer):
 
 def main():
     generator = random.Random(11)
-    requests = [random_request(generator) for _ in range(REQUESTS // ROUNDS)]
+    requests = [generator.choice([random_request, random_openai_request])(generator)
+                for _ in range(REQUESTS // ROUNDS)]
     server = ServerProcess(SERVER, "--slots", 16)
     try:
         soak(server, requests)
@@ -63,14 +106,14 @@ def main():
 
 
 def soak(server, requests):
-    alone = [server.ask(request) for request in requests]
+    alone = [ask(server, request) for request in requests]
     for request, (status, answer) in zip(requests, alone):
         check_form(request, status, answer)
     resident = []
     with concurrent.futures.ThreadPoolExecutor(CLIENTS) as pool:
         for _ in range(ROUNDS):
             order = random.Random(len(resident)).sample(range(len(requests)), len(requests))
-            together = pool.map(lambda i: (i, server.ask(requests[i])), order)
+            together = pool.map(lambda i: (i, ask(server, requests[i])), order)
             for number, answer in together:
                 assert answer == alone[number], (requests[number], alone[number], answer)
             resident.append(server.resident_kib())

@@ -398,6 +398,128 @@ class WrongRequests(ServedTest):
             self.assertEqual(read_to_end(connection).count(b"HTTP/1.1 200 OK"), 5)
 
 
+# Every route with a body, and a right one.
+ROUTES = {"/v1/completions": {"prompt": "Hello", "max_tokens": 2},
+          "/completions": {"prompt": "Hello", "max_tokens": 2},
+          "/v1/chat/completions": {"messages": [{"role": "user", "content": "Hello"}]},
+          "/tokenize": {"prompt": "Hello"}, "/detokenize": {"tokens": [1, 2]}}
+
+
+class OpenAiRoutes(ServedTest):
+    """What must hold for every route, and errors in the form of these."""
+    flags = ("--max-request-bytes", 1 << 20, "--client-timeout", 2)
+
+    def refused(self, status, words, body, path, method="POST", headers=None):
+        found, answer = self.server.ask(body, method, path, headers=headers)
+        self.assertEqual(found, status, (path, answer))
+        self.assertEqual(list(answer), ["error"])
+        self.assertEqual(sorted(answer["error"]), ["code", "message", "param", "type"])
+        self.assertIn(words, answer["error"]["message"])
+        self.assertNotIn("\n", answer["error"]["message"])
+
+    def head(self, path, headers=b""):
+        return (f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                .encode() + headers)
+
+    def test_what_is_no_json_is_refused(self):
+        for path in ROUTES:
+            if path == "/v1/chat/completions":  # refused for its template before
+                continue
+            for body, words in WRONG[:11]:
+                self.refused(400, words, body, path)
+        self.expect_alive()
+
+    def test_every_value_of_every_wrong_type_is_refused_or_ignored(self):
+        values = [True, False, -1, 0, 1.5, 2**64, 1e300, "", "x" * 70, "\u0000", [], [[]], [None], {},
+                  {"a": 1}, [1, "a"], [["a"]], [[1], "a"], {"5": "x"}, {"-1": 1}]
+        keys = ["model", "prompt", "n", "max_tokens", "temperature", "top_p", "top_k", "seed", "stop",
+                "logprobs", "logit_bias", "presence_penalty", "frequency_penalty", "ignore_eos",
+                "stream_options", "echo", "suffix", "best_of", "tokens", "user", "messages",
+                "return_token_strs"]
+        for path, right in ROUTES.items():
+            for key in keys:
+                for value in values:
+                    status, answer = self.server.ask({**right, key: value}, "POST", path)
+                    self.assertIn(status, (200, 400, 404), (path, key, value, answer))
+                    if status != 200:
+                        self.assertIsInstance(answer["error"]["message"], str)
+        self.expect_alive()
+
+    def test_pages_of_others_and_other_types_are_refused(self):
+        for path, right in ROUTES.items():
+            self.refused(403, "does not answer to pages", right, path,
+                         headers={"Origin": "http://evil.example"})
+            self.refused(403, "does not answer to the host", right, path,
+                         headers={"Host": "evil.example"})
+            self.refused(415, "Content-Type must be", right, path, headers={"Content-Type": "text/plain"})
+            self.refused(405, "this path takes POST", None, path, method="GET")
+        for path in ("/v1/models", "/tokenizer_info"):
+            self.refused(403, "does not answer to pages", None, path, "GET",
+                         {"Origin": "http://evil.example"})
+            self.refused(405, "this path takes GET", None, path, method="DELETE")
+
+    def test_limits_of_bytes_and_time_hold(self):
+        before = self.server.resident_kib()
+        for path in ROUTES:
+            self.refused(413, "larger than 1048576 bytes", {"prompt": "a" * (10 << 20)}, path)
+            answer = self.server.raw(self.head(path) + b"\r\n")
+            self.assertIn(b" 411 ", answer.splitlines()[0])
+            answer = self.server.raw(self.head(path, b"Content-Length: 2\r\nContent-Length: 3\r\n") +
+                                     b"\r\n{}")
+            self.assertIn(b" 400 ", answer.splitlines()[0])
+            answer = self.server.raw(self.head(path, b"Content-Length: 9\r\n") + b"\r\n{")
+            self.assertIn(b" 408 ", answer.splitlines()[0])
+            self.assertIn(b'{"error":', answer)
+        if not self.server.is_sanitized():
+            self.assertLess(self.server.resident_kib(), before + 8192)
+
+    def test_many_ids_and_lists_take_memory_in_proportion(self):
+        before = self.server.resident_kib()
+        for body, words in ((b'{"prompt":[' + b"1," * 500000 + b"1]}", "1024 positions"),
+                            (b'{"prompt":[' + b"[]," * 300000 + b"[]]}", "the maximum is 128"),
+                            (b'{"prompt":"a","stop":[' + b'"",' * 300000 + b'""]}', "the maximum is 64"),
+                            (b'{"prompt":' + b"[" * 500000 + b"]" * 500000 + b"}", "prompt must have")):
+            self.refused(400, words, body, "/v1/completions")
+        if not self.server.is_sanitized():
+            self.assertLess(self.server.resident_kib(), before + 65536)
+
+    def test_resets_at_every_point_of_a_stream_do_no_harm(self):
+        body = json.dumps({"prompt": "Hello", "max_tokens": 900, "ignore_eos": True,
+                           "stream": True}).encode()
+        whole = self.head("/v1/completions", b"Content-Length: %d\r\n" % len(body)) + b"\r\n" + body
+        for size in (1, 100, 300, 1000, 3000):
+            for _ in range(10):
+                with self.server.connect() as connection:
+                    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+                    connection.sendall(whole)
+                    received = 0
+                    while received < size:
+                        part = connection.recv(size - received)
+                        self.assertTrue(part)
+                        received += len(part)
+        self.wait_for({"active": 0, "queue": 0})
+        self.expect_alive()
+
+    def test_a_stream_may_be_followed_by_a_request(self):
+        body = json.dumps({"prompt": "Hello", "max_tokens": 3, "stream": True}).encode()
+        one = self.head("/v1/completions", b"Content-Length: %d\r\n" % len(body))
+        with self.server.connect() as connection:
+            connection.sendall((one + b"\r\n" + body) * 2 + one + b"Connection: close\r\n\r\n" + body)
+            answer = read_to_end(connection)
+        self.assertEqual(answer.count(b"HTTP/1.1 200 OK"), 3)
+        self.assertEqual(answer.count(b"data: [DONE]"), 3)
+
+    def test_a_client_that_does_not_read_ends_its_stream(self):
+        body = json.dumps({"prompt": ["Hello"] * 16, "n": 8, "max_tokens": 900, "logprobs": 5,
+                           "stream": True}).encode()
+        with self.server.connect() as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.sendall(self.head("/v1/completions", b"Content-Length: %d\r\n" % len(body)) +
+                               b"\r\n" + body)
+            self.wait_for_log("POST /v1/completions 499 ")
+        self.wait_for({"active": 0, "queue": 0})
+
+
 class SlowClients(ServedTest):
     flags = ("--max-connections", 20, "--client-timeout", 90)
 
