@@ -256,9 +256,18 @@ Status OpenAiApi::check_model(const std::string& model) const {
 }
 
 Result<HttpResponse> OpenAiApi::models(const HttpCall& call) {
-  json model = {{"id", model_.id},      {"object", "model"}, {"created", model_.created},
-                {"owned_by", "libmeg"}, {"root", model_.id}, {"max_model_len", model_.positions}};
-  for (const auto& [name, value] : model_.facts) model[name] = json::parse(value, nullptr, false);
+  json model = {{"id", model_.id},
+                {"object", "model"},
+                {"created", model_.created},
+                {"owned_by", "libmeg"},
+                {"root", model_.id},
+                {"max_model_len", model_.positions},
+                {"facts", json::parse(model_.facts, nullptr, false)},
+                {"defaults",
+                 {{"max_tokens", std::min(kUsualMaxTokens, rules_.max_tokens_to_generate)},
+                  {"temperature", rules_.sampling.temperature},
+                  {"top_k", rules_.sampling.top_k == 0 ? -1 : rules_.sampling.top_k},
+                  {"top_p", rules_.sampling.top_p == 0 ? 1 : rules_.sampling.top_p}}}};
   constexpr std::string_view kList = "/v1/models";
   if (call.request.path == kList) {
     return HttpResponse{.body = written({{"object", "list"}, {"data", json::array({model})}})};
