@@ -4,6 +4,7 @@
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <utility>
 #include <vector>
@@ -22,8 +23,30 @@
 namespace meg::generation {
 namespace {
 
-/// Positions whose logits are made at a time where a prompt is scored.
-constexpr int64_t kScoredAtOnce = 64;
+/// Positions whose logits are made at a time where a prompt is scored: so few that on a CPU the
+/// bits of each are its own.
+constexpr int64_t kScoredAtOnce = nn::kFewRows;
+
+/// A CPU reads prompts in pieces that begin at multiples of this many tokens, whatever else a step
+/// has to do. Then what comes of a prompt is the same to the bit beside any other texts: attention
+/// sees in each piece as many queries and keys, and few_rows_linear() keeps rows apart. Pieces of
+/// any size beyond it are not faster (docs/performance/inference.md).
+constexpr int64_t kPiece = nn::kFewRows;
+
+/// Tokens of prompts that a step reads, so that texts beside long prompts get their tokens, and
+/// requests are cancelled, before all of the prompts are read. A GPU wants larger products.
+constexpr int64_t kStepOnCpu = 4 * kPiece;
+constexpr int64_t kStepOnGpu = 2048;
+
+/// Tokens of a text that go through the model together.
+struct Piece {
+  RunningText* text;
+  int64_t held;  ///< Tokens before them.
+  int64_t count;
+
+  /// Whether the text's next token comes after them.
+  bool is_last() const { return held + count == std::ssize(text->answer.tokens); }
+};
 
 class ModelEngine : public serving::GenerationEngine {
  public:
@@ -76,6 +99,10 @@ class ModelEngine : public serving::GenerationEngine {
 
   int64_t active() const override { return std::ssize(texts_) + std::ssize(searches_); }
 
+  int64_t prompt_tokens_per_step() const override {
+    return model_.is_on_cpu() ? kStepOnCpu : kStepOnGpu;
+  }
+
   int64_t active_beam_searches() const override { return std::ssize(searches_); }
 
   Result<std::vector<serving::GenerationEvent>> step() override;
@@ -119,10 +146,10 @@ class ModelEngine : public serving::GenerationEngine {
   Status step_texts(std::vector<serving::GenerationEvent>& events);
   Status draw_tokens(std::span<RunningText* const> texts, const at::Tensor& states);
   void step_searches(std::vector<serving::GenerationEvent>& events);
-  std::vector<std::vector<RunningText*>> parts_of(std::span<RunningText* const> texts) const;
-  Result<at::Tensor> last_states(std::vector<RunningText*>& texts);
-  Result<at::Tensor> extend(std::span<RunningText* const> texts);
-  Status score_prompt(RunningText& text, const at::Tensor& states);
+  std::vector<Piece> pieces_of_step();
+  std::vector<std::vector<Piece>> parts_of(std::span<const Piece> pieces) const;
+  Result<at::Tensor> extend(std::span<const Piece> part);
+  Status score_prompt(const Piece& piece, const at::Tensor& states);
   void note_outcome(const Status& outcome);
 
   CachedModel model_;
@@ -135,6 +162,7 @@ class ModelEngine : public serving::GenerationEngine {
   int64_t held_tokens_ = 0;
   int64_t held_beam_tokens_ = 0;
   int64_t next_number_ = 0;
+  int64_t last_reader_ = -1;  ///< The text whose prompt was read last.
   serving::EngineCounters counters_;
   Status failure_;
 };
@@ -164,91 +192,117 @@ Status ModelEngine::warm_up() {
   return status;
 }
 
-/// log p of all tokens of a prompt but the first, or its failure.
-Status ModelEngine::score_prompt(RunningText& text, const at::Tensor& states) {
-  const std::vector<int32_t>& tokens = text.answer.tokens;
-  for (int64_t first = 0; first + 1 < states.size(0); first += kScoredAtOnce) {
-    const int64_t count = std::min(kScoredAtOnce, states.size(0) - 1 - first);
-    MEG_ASSIGN_OR_RETURN(const LogitRows rows, model_.logits(states.narrow(0, first, count)));
+/// Log probabilities of the prompt's tokens that follow those of a piece, or the text's failure.
+/// states: of the piece.
+Status ModelEngine::score_prompt(const Piece& piece, const at::Tensor& states) {
+  RunningText& text = *piece.text;
+  if (!text.failure.ok()) return Status();
+  const int64_t end =
+      std::min(piece.held + piece.count, static_cast<int64_t>(text.answer.prompt_size) - 1);
+  text.score_up_to(static_cast<size_t>(end) + 1);
+  for (int64_t first = piece.held; first < end; first += kScoredAtOnce) {
+    const int64_t count = std::min(kScoredAtOnce, end - first);
+    MEG_ASSIGN_OR_RETURN(const LogitRows rows,
+                         model_.logits(states.narrow(0, first - piece.held, count)));
     for (int64_t i = 0; i < count; ++i) {
-      const auto next = static_cast<size_t>(first + i + 1);
-      const Result<std::span<const float>> row = rows[i];
-      if (!row) {
-        text.failure = row.error().with_prefix(token_name(std::span(tokens).first(next)));
-        return Status();
-      }
-      text.answer.logprobs.push_back(static_cast<float>(log_probability(*row, tokens[next])));
+      if (rows[i].has_value()) continue;
+      const auto held = static_cast<size_t>(first + i + 1);
+      text.failure =
+          rows[i].error().with_prefix(token_name(std::span(text.answer.tokens).first(held)));
+      return Status();
     }
+    kernels::parallel_for(count, /*grain=*/1, [&](int64_t begin, int64_t last) {
+      for (int64_t i = begin; i < last; ++i) {
+        text.score(static_cast<size_t>(first + i + 1), *rows[i]);
+      }
+    });
   }
   return Status();
 }
 
-/// Brings what the cache lacks of each text into it. The hidden states of their last tokens, [n,
-/// h].
-Result<at::Tensor> ModelEngine::extend(std::span<RunningText* const> texts) {
-  std::vector<nn::CachedTokens> sequences;
-  std::vector<int32_t> tokens;
-  std::vector<int64_t> last;
-  for (RunningText* text : texts) {
-    const auto size = static_cast<int64_t>(text->answer.tokens.size());
+/// What a step reads: the last token of each text whose prompt is in the cache, and pieces of the
+/// other prompts in turn.
+std::vector<Piece> ModelEngine::pieces_of_step() {
+  std::vector<Piece> pieces;
+  std::deque<std::pair<int64_t, Piece>> readers;  ///< With what they have not read.
+  for (auto& [number, text] : texts_) {
+    if (text.is_full() && !text.request.logprobs) continue;
+    const int64_t size = std::ssize(text.answer.tokens);
     // A step that failed after the model is repeated.
-    const int64_t held = std::min(model_.cache().length(text->slot), size - 1);
-    model_.cache().cut(text->slot, held);
-    sequences.push_back({text->slot, size - held});
-    tokens.insert(tokens.end(), text->answer.tokens.begin() + held, text->answer.tokens.end());
-    last.push_back(static_cast<int64_t>(tokens.size()) - 1);
+    const int64_t held = std::min(model_.cache().length(text.slot), size - 1);
+    if (text.is_reading(held)) {
+      readers.emplace_back(number, Piece{&text, held, size - held});
+    } else {
+      pieces.push_back({&text, held, size - held});
+    }
   }
-  MEG_ASSIGN_OR_RETURN(const at::Tensor states, model_.extend(sequences, tokens));
-  for (size_t i = 0; i < texts.size(); ++i) {
-    RunningText& text = *texts[i];
-    if (!text.request.logprobs || text.answer.tokens.size() != text.answer.prompt_size) continue;
-    text.answer.logprobs.clear();
-    MEG_RETURN_IF_ERROR(
-        score_prompt(text, states.narrow(0, last[i] + 1 - sequences[i].count, sequences[i].count)));
+  const auto next = std::ranges::find_if(
+      readers, [&](const auto& reader) { return reader.first > last_reader_; });
+  std::rotate(readers.begin(), next, readers.end());
+  for (int64_t left = prompt_tokens_per_step(); left > 0 && !readers.empty();) {
+    auto [number, piece] = readers.front();
+    readers.pop_front();
+    const int64_t unread = piece.count;
+    piece.count = std::min(unread, model_.is_on_cpu() ? kPiece - piece.held % kPiece : left);
+    pieces.push_back(piece);
+    left -= piece.count;
+    last_reader_ = number;
+    if (piece.count == unread) continue;
+    readers.emplace_back(number, Piece{piece.text, piece.held + piece.count, unread - piece.count});
   }
-  if (tokens.size() == texts.size()) return states;
-  return states.index_select(0,
-                             libtorch::sent_to(states.device(), at::tensor(at::IntArrayRef(last))));
+  return pieces;
 }
 
-/// Which texts go through the model together: on a GPU all. A CPU takes those that are held and, up
-/// to as many tokens as keep a row's bits apart from the other rows, new ones; longer prompts
-/// alone.
-std::vector<std::vector<RunningText*>> ModelEngine::parts_of(
-    std::span<RunningText* const> texts) const {
-  std::vector<RunningText*> together, alone;
-  for (RunningText* text : texts) {
-    const bool is_long =
-        model_.cache().length(text->slot) == 0 && std::ssize(text->answer.tokens) > nn::kFewRows;
-    (is_long && model_.is_on_cpu() ? alone : together).push_back(text);
-  }
-  std::vector<std::vector<RunningText*>> parts;
-  int64_t rows = nn::kFewRows;
-  for (RunningText* text : together) {
-    const int64_t count = std::ssize(text->answer.tokens) - model_.cache().length(text->slot);
-    if (parts.empty() || (model_.is_on_cpu() && rows + count > nn::kFewRows)) {
-      parts.emplace_back();
-      rows = 0;
+/// Which pieces go through the model together: on a GPU all. A CPU takes as many as have few rows,
+/// and those of one text after each other.
+std::vector<std::vector<Piece>> ModelEngine::parts_of(std::span<const Piece> pieces) const {
+  std::vector<std::vector<Piece>> parts;
+  std::vector<int64_t> rows;
+  for (const Piece& piece : pieces) {
+    const auto has_text = [&](const std::vector<Piece>& part) {
+      return std::ranges::find(part, piece.text, &Piece::text) != part.end();
+    };
+    size_t place = parts.size();
+    while (place > 0 && !has_text(parts[place - 1])) --place;
+    while (place < parts.size() && model_.is_on_cpu() && rows[place] + piece.count > nn::kFewRows) {
+      ++place;
     }
-    parts.back().push_back(text);
-    rows += count;
+    if (place == parts.size()) {
+      parts.emplace_back();
+      rows.push_back(0);
+    }
+    parts[place].push_back(piece);
+    rows[place] += piece.count;
   }
-  for (RunningText* text : alone) parts.push_back({text});
   return parts;
 }
 
-/// Brings `texts` into the order in which they go through the model. The hidden states of their
-/// last tokens, [n, h].
-Result<at::Tensor> ModelEngine::last_states(std::vector<RunningText*>& texts) {
-  const std::vector<std::vector<RunningText*>> parts = parts_of(texts);
-  std::vector<at::Tensor> states;
-  texts.clear();
-  for (const std::vector<RunningText*>& part : parts) {
-    MEG_ASSIGN_OR_RETURN(at::Tensor found, extend(part));
-    states.push_back(std::move(found));
-    texts.insert(texts.end(), part.begin(), part.end());
+/// Brings pieces into the cache. The hidden states of the last tokens of those that end their
+/// texts, [n, h].
+Result<at::Tensor> ModelEngine::extend(std::span<const Piece> part) {
+  std::vector<nn::CachedTokens> sequences;
+  std::vector<int32_t> tokens;
+  std::vector<int64_t> last;
+  for (const auto& [text, held, count] : part) {
+    model_.cache().cut(text->slot, held);
+    sequences.push_back({text->slot, count});
+    const auto begin = text->answer.tokens.begin() + held;
+    tokens.insert(tokens.end(), begin, begin + count);
+    counters_.prompt_tokens += text->is_reading(held) ? count : 0;
   }
-  return at::cat(states);
+  MEG_ASSIGN_OR_RETURN(const at::Tensor states, model_.extend(sequences, tokens));
+  counters_.step_tokens += std::ssize(tokens);
+  int64_t row = 0;
+  for (const Piece& piece : part) {
+    if (piece.text->request.logprobs && piece.text->is_reading(piece.held)) {
+      MEG_RETURN_IF_ERROR(score_prompt(piece, states.narrow(0, row, piece.count)));
+    }
+    row += piece.count;
+    if (piece.is_last()) last.push_back(row - 1);
+  }
+  if (tokens.size() == last.size()) return states;
+  return states.index_select(0,
+                             libtorch::sent_to(states.device(), at::tensor(at::IntArrayRef(last))));
 }
 
 Result<int64_t> ModelEngine::add_search(serving::GenerationRequest request) {
@@ -262,6 +316,9 @@ Result<int64_t> ModelEngine::add_search(serving::GenerationRequest request) {
 
 Result<std::vector<serving::GenerationEvent>> ModelEngine::step() {
   std::vector<serving::GenerationEvent> events;
+  ++counters_.steps;
+  counters_.step_texts = active();
+  counters_.step_tokens = 0;
   if (const Status status = step_texts(events); !status.ok()) {
     note_outcome(status);
     return status;
@@ -333,29 +390,36 @@ Status ModelEngine::draw_tokens(std::span<RunningText* const> texts, const at::T
 }
 
 Status ModelEngine::step_texts(std::vector<serving::GenerationEvent>& events) {
-  std::vector<RunningText*> texts;
-  for (auto& [number, text] : texts_) {
-    if (!text.is_full() || text.request.logprobs) texts.push_back(&text);
-  }
   MEG_RETURN_IF_ERROR(libtorch::torch_guard([&]() -> Status {
-    if (texts.empty()) return Status();
     const c10::InferenceMode inference;
-    MEG_ASSIGN_OR_RETURN(const at::Tensor states, last_states(texts));
-    return draw_tokens(texts, states);
+    std::vector<RunningText*> texts;
+    std::vector<at::Tensor> states;
+    for (const std::vector<Piece>& part : parts_of(pieces_of_step())) {
+      MEG_ASSIGN_OR_RETURN(at::Tensor found, extend(part));
+      states.push_back(std::move(found));
+      for (const Piece& piece : part) {
+        if (piece.is_last()) texts.push_back(piece.text);
+      }
+    }
+    return texts.empty() ? Status() : draw_tokens(texts, at::cat(states));
   }));
   for (auto at = texts_.begin(); at != texts_.end();) {
     const auto text = at++;
     serving::GenerationEvent event;
     event.request = text->first;
-    const std::vector<int32_t>& tokens = text->second.answer.tokens;
-    if (!text->second.failure.ok()) {
-      event.finished = text->second.failure;
+    RunningText& running = text->second;
+    const std::vector<int32_t>& tokens = running.answer.tokens;
+    const bool is_reading = running.is_reading(model_.cache().length(running.slot));
+    if (!running.failure.ok()) {
+      event.finished = running.failure;
     } else {
-      if (tokens.size() > text->second.answer.prompt_size) event.token = tokens.back();
-      const bool stopped = event.token && ends_text(text->second.request.stop, tokenizer_, tokens);
-      if (stopped || text->second.is_full()) {
-        text->second.answer.stopped = stopped;
-        event.finished = std::move(text->second.answer);
+      running.report(event);
+      if (tokens.size() > running.answer.prompt_size) event.token = tokens.back();
+      const bool stopped = event.token && ends_text(running.request.stop, tokenizer_, tokens);
+      counters_.generated_tokens += event.token ? 1 : 0;
+      if (stopped || (running.is_full() && !(is_reading && running.request.logprobs))) {
+        running.answer.stopped = stopped;
+        event.finished = std::move(running.answer);
       }
     }
     if (event.finished) {

@@ -147,8 +147,11 @@ class GenerationEngine {
   /// The number of them with `beam`.
   virtual int64_t active_beam_searches() const = 0;
 
+  /// Tokens of prompts that a step reads, or a little more; the rest waits for the next steps.
+  virtual int64_t prompt_tokens_per_step() const = 0;
+
   /// One token for every active request whose prompt is read, or for each text that its beam search
-  /// holds, and pieces of the prompts that are not: no more than a step may take.
+  /// holds, and pieces of the other prompts.
   virtual Result<std::vector<GenerationEvent>> step() = 0;
 
   virtual EngineCounters counters() const = 0;

@@ -32,6 +32,7 @@ struct GenerationQueue::Entry {
   GenerationOutcome outcome;
   size_t added = 0;     ///< Texts that the engine has taken up, from the first.
   size_t finished = 0;  ///< Texts that it has finished.
+  int64_t unread = 0;   ///< Tokens of prompts that it is reading.
   bool failed = false;  ///< The ticket has an error: the rest is dropped.
 
   int64_t waiting_texts() const { return static_cast<int64_t>(job.size() - added); }
@@ -57,7 +58,8 @@ class GenerationQueue::Worker {
  private:
   struct Place {
     std::shared_ptr<Entry> entry;
-    size_t text;  ///< Index into its job.
+    size_t text;     ///< Index into its job.
+    int64_t unread;  ///< Tokens of its prompt until it is read.
   };
 
   void advance() {
@@ -119,7 +121,9 @@ class GenerationQueue::Worker {
       place = places_.erase(place);
     }
     for (const int64_t number : ended) {
-      places_.at(number).entry->ticket->add_progress(places_.at(number).text, {.has_ended = true});
+      const Place& place = places_.at(number);
+      place.entry->unread -= place.unread;
+      place.entry->ticket->add_progress(place.text, {.has_ended = true});
       finish(number, engine_.end(number));
     }
     std::erase_if(waiting_,
@@ -127,7 +131,8 @@ class GenerationQueue::Worker {
   }
 
   /// The engine's room goes to the jobs in turn, a text each, so that one of many texts leaves some
-  /// to those that come after it.
+  /// to those that come after it. Nor does a job get room for more prompts than a step reads, as
+  /// long as it has others to read: they would gain nothing, and hold back the prompts of others.
   void take_up_waiting() {
     for (const bool searches : {false, true}) {
       while (take_up_next(searches)) {
@@ -139,7 +144,8 @@ class GenerationQueue::Worker {
   /// behind it wait too, otherwise small ones would keep a large one waiting for ever.
   bool take_up_next(bool searches) {
     const auto next = std::ranges::find_if(waiting_, [&](const auto& entry) {
-      return entry->job[entry->added].beam.has_value() == searches;
+      return entry->job[entry->added].beam.has_value() == searches &&
+             entry->unread < engine_.prompt_tokens_per_step();
     });
     if (next == waiting_.end()) return false;
     const std::shared_ptr<Entry> entry = *next;
@@ -147,12 +153,14 @@ class GenerationQueue::Worker {
     // An idle engine makes no room by waiting: what it says then is the answer.
     if (!places_.empty() && !engine_.has_room(request)) return false;
     waiting_.erase(next);
+    const int64_t unread = searches ? 0 : std::ssize(request.prompt);
     const Result<int64_t> number = engine_.add(std::move(request));
     if (!number.has_value()) {
       fail(*entry, number.error());
       return true;
     }
-    places_.emplace(*number, Place{entry, entry->added++});
+    places_.emplace(*number, Place{entry, entry->added++, unread});
+    entry->unread += unread;
     if (entry->waiting_texts() > 0) waiting_.push_back(entry);
     return true;
   }
@@ -170,6 +178,9 @@ class GenerationQueue::Worker {
   void report(GenerationEvent& event) {
     const auto found = places_.find(event.request);
     if (found == places_.end()) return;
+    if (event.token || event.finished) {
+      found->second.entry->unread -= std::exchange(found->second.unread, 0);
+    }
     TextProgress progress;
     if (event.token) progress.tokens.push_back(*event.token);
     progress.logprobs = std::move(event.logprobs);

@@ -9,7 +9,9 @@
 #include <map>
 #include <set>
 #include <string>
+#include <tuple>
 
+#include "libmeg/base/cpu.h"
 #include "libmeg/generation/generate.h"
 #include "libmeg/generation/internal/cached_model.h"
 #include "libmeg/generation/internal/sampling.h"
@@ -181,6 +183,136 @@ TEST(ModelEngineTest, LogProbabilitiesAreThoseOfTheWholeForwardPass) {
   }
 }
 
+/// A prompt of several pieces.
+serving::GenerationRequest long_request(int32_t first, int64_t size, int64_t tokens_to_generate) {
+  serving::GenerationRequest request{.prompt = {}, .tokens_to_generate = tokens_to_generate};
+  for (int64_t i = 0; i < size; ++i) {
+    request.prompt.push_back(static_cast<int32_t>((first + i * i * 7) % 20));
+  }
+  request.stop.on_eod = false;
+  request.logprobs = true;
+  request.top_logprobs = 3;
+  return request;
+}
+
+model::GptConfig long_config() {
+  model::GptConfig config = test::small_llama_config();
+  config.max_position_embeddings = config.seq_length = 600;
+  return config;
+}
+
+TEST(ModelEngineTest, ATextBesideLongPromptsGetsItsTokensWhileTheyAreRead) {
+  Served served(long_config(), {.max_slots = 4});
+  serving::GenerationEngine& engine = *served.engine;
+  for (int32_t i = 0; i < 3; ++i) ASSERT_TRUE(engine.add(long_request(i, 599, 1)).has_value());
+  const int64_t small =
+      *engine.add({.prompt = {1}, .tokens_to_generate = 5, .stop = {.on_eod = false}});
+  for (int64_t step = 0; step < 5; ++step) {
+    const auto events = engine.step();
+    ASSERT_TRUE(events.has_value()) << events.status().message();
+    for (const serving::GenerationEvent& event : *events) {
+      EXPECT_EQ(event.token.has_value(), event.request == small) << step;
+    }
+    EXPECT_LT(engine.counters().step_tokens, engine.prompt_tokens_per_step() + 64);
+  }
+  EXPECT_EQ(engine.active(), 3);
+  while (engine.active() > 0) {
+    const auto events = engine.step();
+    ASSERT_TRUE(events.has_value()) << events.status().message();
+  }
+  EXPECT_EQ(engine.counters().prompt_tokens, 3 * 599 + 1);
+  EXPECT_EQ(engine.counters().generated_tokens, 3 + 5);
+}
+
+TEST(ModelEngineTest, ALongPromptHasTheSameBitsBesideAnyOthers) {
+  if (best_instruction_set() == InstructionSet::kPortable) GTEST_SKIP() << "needs AVX2";
+  std::vector<serving::GenerationRequest> requests;
+  const int64_t sizes[] = {65, 300, 64, 3, 129, 590, 63, 1};
+  for (const int64_t size : sizes) {
+    requests.push_back(long_request(static_cast<int32_t>(size), size, 9));
+  }
+  Served alone(long_config(), {.max_slots = 1}), together(long_config(), {.max_slots = 7});
+  const auto texts = generate(*together.engine, requests);
+  ASSERT_TRUE(texts.has_value()) << texts.status().message();
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const serving::GeneratedText text = alone.text(requests[i]);
+    EXPECT_EQ((*texts)[i].tokens, text.tokens);
+    EXPECT_EQ((*texts)[i].logprobs, text.logprobs);
+    ASSERT_EQ(text.logprobs.size(), text.tokens.size() - 1);
+    const at::Tensor scores = alone.scores(text.tokens);
+    for (size_t j = 0; j < text.logprobs.size(); ++j) {
+      EXPECT_NEAR(text.logprobs[j],
+                  scores[static_cast<int64_t>(j)][text.tokens[j + 1]].item<float>(), 1e-5);
+    }
+  }
+}
+
+TEST(ModelEngineTest, AlternativesAreTheLargestLogProbabilities) {
+  Served served;
+  serving::GenerationRequest request{.prompt = {3, 1, 4, 1, 5}, .tokens_to_generate = 30};
+  request.sampling.top_k = 1;
+  request.stop.on_eod = false;
+  request.logprobs = true;
+  for (const int64_t count : {1, 5, 20}) {
+    request.top_logprobs = count;
+    const serving::GeneratedText text = served.text(request);
+    ASSERT_EQ(text.top_logprobs.size(), text.logprobs.size());
+    const auto [values, ids] = served.scores(text.tokens).topk(count, 1);
+    for (size_t i = 0; i < text.logprobs.size(); ++i) {
+      const std::vector<serving::TokenLogprob>& top = text.top_logprobs[i];
+      ASSERT_EQ(std::ssize(top), count);
+      for (int64_t rank = 0; rank < count; ++rank) {
+        const auto& [token, logprob] = top[static_cast<size_t>(rank)];
+        EXPECT_NEAR(logprob, values[static_cast<int64_t>(i)][rank].item<float>(), 1e-5);
+        // To the bit, as clients find out by it whether a token is the most likely one.
+        if (token != text.tokens[i + 1]) continue;
+        EXPECT_EQ(logprob, text.logprobs[i]);
+      }
+      if (i + 1 < text.prompt_size) continue;
+      EXPECT_EQ(top.front().token, text.tokens[i + 1]);
+    }
+  }
+}
+
+/// The next token of OpenAI's arithmetic over a whole forward pass.
+int32_t penalized(const at::Tensor& scores, const std::vector<int32_t>& answer,
+                  const serving::GenerationRequest& request) {
+  const at::Tensor ids = at::tensor(at::ArrayRef<int32_t>(answer)).to(at::kLong);
+  const at::Tensor counts = at::bincount(ids, {}, kTokens).to(at::kDouble);
+  at::Tensor logits = scores.to(at::kDouble) - counts * request.frequency_penalty -
+                      counts.gt(0).to(at::kDouble) * request.presence_penalty;
+  for (const auto& [token, bias] : request.logit_bias) logits[token].add_(bias);
+  return logits.argmax().item<int32_t>();
+}
+
+TEST(ModelEngineTest, PenaltiesAndBiasChangeWhatIsDrawnAndNoLogProbability) {
+  for (const auto& [presence, frequency, bias] :
+       {std::tuple(0.0, 0.0, 0.0), {2.0, 0.0, 0.0}, {0.0, 0.7, 0.0}, {-1.5, -0.3, 1.25}}) {
+    Served served;
+    serving::GenerationRequest request{.prompt = {3, 1, 4, 1, 5}, .tokens_to_generate = 30};
+    request.sampling.top_k = 1;
+    request.stop.on_eod = false;
+    request.logprobs = true;
+    request.presence_penalty = presence;
+    request.frequency_penalty = frequency;
+    if (bias != 0) request.logit_bias = {{7, bias}, {2, -100.0}};
+    const serving::GeneratedText text = served.text(request);
+    std::vector<int32_t> wanted = request.prompt, answer;
+    while (wanted.size() < 35) {
+      answer.push_back(penalized(served.scores(wanted)[-1], answer, request));
+      wanted.push_back(answer.back());
+    }
+    EXPECT_EQ(text.tokens, wanted) << presence << " " << frequency << " " << bias;
+    const at::Tensor scores = served.scores(wanted);
+    for (size_t i = 0; i < text.logprobs.size(); ++i) {
+      EXPECT_NEAR(text.logprobs[i], scores[static_cast<int64_t>(i)][wanted[i + 1]].item<float>(),
+                  1e-5);
+    }
+    request.logprobs = false;
+    EXPECT_EQ(served.text(request).tokens, wanted);
+  }
+}
+
 TEST(ModelEngineTest, TokensThatPadTheVocabularyAreNeverDrawn) {
   Served served;
   {
@@ -285,6 +417,28 @@ TEST(ModelEngineTest, WrongRequestsAreErrorsOfCheck) {
   EXPECT_THAT(error_of({1}, std::numeric_limits<int64_t>::max()), HasSubstr("at most 40"));
   EXPECT_THAT(error_of(std::vector<int32_t>(41, 1), 0), HasSubstr("at most 40"));
   EXPECT_THAT(error_of({1}, 1, -2), HasSubstr("no_repeat_ngram_size"));
+  serving::GenerationRequest request{.prompt = {1}, .tokens_to_generate = 1};
+  const auto expect = [&](const serving::GenerationRequest& wrong, const char* message) {
+    EXPECT_THAT(served.engine->check(wrong).message(), HasSubstr(message));
+  };
+  const auto with = [&](auto change) {
+    serving::GenerationRequest other = request;
+    change(other);
+    return other;
+  };
+  expect(with([](auto& r) { r.top_logprobs = 1; }), "expected together with logprobs");
+  expect(with([](auto& r) { r.top_logprobs = 21; }), "top_logprobs: expected 0 to 20, found 21");
+  expect(with([](auto& r) { r.logit_bias = {{21, 1}}; }), "logit_bias: expected ids from 0 to 20");
+  expect(with([](auto& r) { r.logit_bias = {{-1, 1}}; }), "found -1");
+  expect(with([](auto& r) { r.logit_bias = {{2, 1}, {2, 1}}; }), "found 2 twice");
+  expect(with([](auto& r) { r.logit_bias = {{2, 101}}; }), "logit_bias: expected -100 to 100");
+  expect(with([](auto& r) { r.presence_penalty = 2.5; }), "presence_penalty: expected -2 to 2");
+  expect(with([](auto& r) { r.frequency_penalty = std::nan(""); }), "frequency_penalty: expected");
+  expect(with([](auto& r) {
+           r.logit_bias = {{2, 1}};
+           r.beam = {.beam_width = 2};
+         }),
+         "logit_bias and penalties: not available with beam search");
   EXPECT_THAT(served.engine->check({.prompt = {1}, .prevent_newline_after_colon = true}).message(),
               HasSubstr("prevent_newline_after_colon: expected a tokenizer with tokens of \":\""));
   const auto texts = generate(*served.engine, {{.prompt = {1}}, {.prompt = {77}}});

@@ -124,6 +124,21 @@ TEST(GenerationQueueTest, AJobOfManyTextsLeavesRoomToThoseThatComeAfterIt) {
   EXPECT_EQ(queue->load().waiting_texts, 0);
 }
 
+TEST(GenerationQueueTest, AJobOfLongPromptsLeavesSlotsToThoseThatComeAfterIt) {
+  StandInOptions options;
+  options.slots = 4;
+  options.step_microseconds = 1000;
+  const auto queue = queue_of(options);
+  GenerationRequest scored = text(1, 1);
+  scored.prompt.resize(1000, 5);
+  const auto many = queue->submit(GenerationJob(500, scored));
+  ASSERT_TRUE(many.has_value());
+  while (queue->load().active == 0) std::this_thread::yield();
+  EXPECT_EQ(queue->load().active, 1) << "a step does not read more";
+  EXPECT_TRUE(run(*queue, {text(2, 3)}).has_value());
+  EXPECT_GT(queue->load().waiting_texts, 400);
+}
+
 /// What a streaming job's texts have been given when its outcome is there.
 std::vector<TextProgress> progress_of(GenerationTicket& ticket, int64_t* parts) {
   std::vector<TextProgress> all;

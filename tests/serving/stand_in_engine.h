@@ -35,6 +35,9 @@ class StandInEngine : public serving::GenerationEngine {
   serving::GeneratedText end(int64_t request) override;
   int64_t active() const override;
   int64_t active_beam_searches() const override;
+
+  int64_t prompt_tokens_per_step() const override { return 256; }
+
   Result<std::vector<serving::GenerationEvent>> step() override;
 
   serving::EngineCounters counters() const override;

@@ -1,6 +1,8 @@
 #include "libmeg/generation/internal/request_checks.h"
 
 #include <cmath>
+#include <set>
+#include <string_view>
 
 #include "libmeg/generation/internal/sampling.h"
 
@@ -35,6 +37,47 @@ Status check_length(int64_t prompt, int64_t tokens_to_generate, int64_t position
                     positions, prompt, tokens_to_generate);
 }
 
+Status check_amount(std::string_view name, double value, double most) {
+  // Written so that NaN is refused.
+  if (std::abs(value) <= most) return Status();
+  return make_error(StatusCode::kOutOfRange, "{}: expected {} to {}, found {}", name, -most, most,
+                    value);
+}
+
+/// What a request says of log probabilities and logits.
+Status check_scores(const serving::GenerationRequest& request, int64_t vocab_size) {
+  if (request.top_logprobs < 0 || request.top_logprobs > serving::kMaxTopLogprobs) {
+    return make_error(StatusCode::kOutOfRange, "top_logprobs: expected 0 to {}, found {}",
+                      serving::kMaxTopLogprobs, request.top_logprobs);
+  }
+  if (request.top_logprobs > 0 && !request.logprobs) {
+    return Status(StatusCode::kInvalidArgument, "top_logprobs: expected together with logprobs");
+  }
+  std::set<int32_t> tokens;
+  for (const auto& [token, bias] : request.logit_bias) {
+    if (token < 0 || token >= vocab_size) {
+      return make_error(StatusCode::kOutOfRange, "logit_bias: expected ids from 0 to {}, found {}",
+                        vocab_size - 1, token);
+    }
+    if (!tokens.insert(token).second) {
+      return make_error(StatusCode::kInvalidArgument,
+                        "logit_bias: expected each token once, found {} twice", token);
+    }
+    MEG_RETURN_IF_ERROR(check_amount("logit_bias", bias, serving::kMaxLogitBias));
+  }
+  MEG_RETURN_IF_ERROR(
+      check_amount("presence_penalty", request.presence_penalty, serving::kMaxPenalty));
+  MEG_RETURN_IF_ERROR(
+      check_amount("frequency_penalty", request.frequency_penalty, serving::kMaxPenalty));
+  const bool weighs = !request.logit_bias.empty() || request.presence_penalty != 0 ||
+                      request.frequency_penalty != 0;
+  if (request.beam && weighs) {
+    return Status(StatusCode::kInvalidArgument,
+                  "logit_bias and penalties: not available with beam search");
+  }
+  return Status();
+}
+
 Status check_beam(const serving::GenerationRequest& request, const RequestLimits& limits) {
   const serving::BeamSearchOptions& beam = *request.beam;
   // Twice as many candidates as beams are taken from one row of logits in the first step.
@@ -52,11 +95,8 @@ Status check_beam(const serving::GenerationRequest& request, const RequestLimits
                       "tokens_to_generate: expected 1 or more in a beam search, found {}",
                       request.tokens_to_generate);
   }
-  // Written so that NaN is refused.
-  if (!(std::abs(beam.length_penalty) <= serving::kMaxLengthPenalty)) {
-    return make_error(StatusCode::kOutOfRange, "length_penalty: expected {} to {}, found {}",
-                      -serving::kMaxLengthPenalty, serving::kMaxLengthPenalty, beam.length_penalty);
-  }
+  MEG_RETURN_IF_ERROR(
+      check_amount("length_penalty", beam.length_penalty, serving::kMaxLengthPenalty));
   if (request.logprobs) {
     return Status(StatusCode::kInvalidArgument,
                   "logprobs: not available with beam search, which gives scores");
@@ -84,11 +124,7 @@ Status check_request(const serving::GenerationRequest& request, const RequestLim
     return make_error(StatusCode::kOutOfRange, "no_repeat_ngram_size: expected 0 or more, found {}",
                       request.no_repeat_ngram_size);
   }
-  if (request.top_logprobs != 0 || !request.logit_bias.empty() || request.presence_penalty != 0 ||
-      request.frequency_penalty != 0) {
-    return Status(StatusCode::kUnsupported,
-                  "top_logprobs, logit_bias and penalties are not available");
-  }
+  MEG_RETURN_IF_ERROR(check_scores(request, limits.vocab_size));
   if (request.beam) return check_beam(request, limits);
   if (max_tokens(request) > limits.max_tokens) {
     return make_error(StatusCode::kOutOfRange,

@@ -1,5 +1,6 @@
 #include "libmeg/generation/internal/token_scores.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "libmeg/kernels/cpu/cpu_loops.h"
@@ -13,8 +14,26 @@ double log_sum_exp(std::span<const float> logits) {
   return double{largest} + std::log(loops.sum_exp(logits.data(), largest, count));
 }
 
-double log_probability(std::span<const float> logits, int32_t token) {
-  return double{logits[static_cast<size_t>(token)]} - log_sum_exp(logits);
+float log_probability(std::span<const float> logits, double log_sum_exp, int32_t token) {
+  return static_cast<float>(double{logits[static_cast<size_t>(token)]} - log_sum_exp);
+}
+
+std::vector<serving::TokenLogprob> top_log_probabilities(std::span<const float> logits,
+                                                         double log_sum_exp, int64_t count) {
+  // Nearly every logit fails the comparison with the last one held: one pass at the speed of
+  // memory.
+  std::vector<int32_t> best;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    const bool is_full = std::ssize(best) == count;
+    if (is_full && logits[i] <= logits[static_cast<size_t>(best.back())]) continue;
+    if (is_full) best.pop_back();
+    const auto place = std::ranges::find_if(
+        best, [&](int32_t id) { return logits[i] > logits[static_cast<size_t>(id)]; });
+    best.insert(place, static_cast<int32_t>(i));
+  }
+  std::vector<serving::TokenLogprob> top;
+  for (const int32_t id : best) top.push_back({id, log_probability(logits, log_sum_exp, id)});
+  return top;
 }
 
 }  // namespace meg::generation
