@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "libmeg/base/bytes.h"
+#include "libmeg/dataset/internal/companion_files.h"
 #include "libmeg/dataset/internal/dataset_file.h"
 #include "libmeg/dataset/internal/tntidx_format.h"
 
@@ -91,6 +92,7 @@ Status IndexedDataset::open_mmididx(const Options& options) {
   dtype_ = *dtype;
   MEG_RETURN_IF_ERROR(map_arrays(header, options));
   MEG_ASSIGN_OR_RETURN(bin_, BinFile::open(prefix_ + ".bin", options.access));
+  if (bin_.object() == nullptr) MEG_RETURN_IF_ERROR(check_view(prefix_, bin_.size()));
   // Decide after .bin is open: its size decides between the two meanings of this code.
   if (header.dtype_code == kLegacyFloat64Code &&
       is_legacy_float64(arrays_.sequence_lengths, arrays_.sequence_pointers, bin_.size())) {

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "libmeg/dataset/dataset_tokenizer.h"
+#include "libmeg/dataset/dataset_view.h"
 #include "libmeg/dataset/indexed_dataset.h"
 #include "libmeg/dataset/indexed_dataset_builder.h"
 #include "libmeg/dataset/internal/append_dataset.h"
@@ -204,9 +205,7 @@ Result<MergeSummary> merge_mmididx(const std::vector<std::string>& prefixes,
   MEG_ASSIGN_OR_RETURN(IndexedDatasetBuilder builder,
                        IndexedDatasetBuilder::create(output_prefix, output));
   Progress done{.total_bytes = kind.bin_bytes};
-  AppendOptions append{.views = options.take_short_lengths_as_view ? Views::kTake : Views::kTell,
-                       .widen = options.dtype.has_value(),
-                       .moved = [&](int64_t bytes) {
+  AppendOptions append{.widen = options.dtype.has_value(), .moved = [&](int64_t bytes) {
                          done.bytes += bytes;
                          return !options.progress || options.progress(done);
                        }};
@@ -214,6 +213,8 @@ Result<MergeSummary> merge_mmididx(const std::vector<std::string>& prefixes,
     MEG_ASSIGN_OR_RETURN(const IndexedDataset set,
                          IndexedDataset::open(prefix, {.multimodal = options.multimodal}));
     // Opened a second time and let go one by one: thousands of inputs are not mapped at once.
+    MEG_ASSIGN_OR_RETURN(const std::optional<ViewOf> view, read_view_of(set.prefix()));
+    append.views = view || options.take_short_lengths_as_view ? Views::kTake : Views::kTell;
     MEG_ASSIGN_OR_RETURN(const bool is_view, append_dataset(builder, set, append));
     if (is_view) {
       summary.notes.push_back(fmt::format("{}: a view: its sequences were gathered from {}",

@@ -23,12 +23,13 @@ class DatasetVerifier {
 
  private:
   void check_bin_size(const IndexVerifier& index);
+  void check_viewed_size(const ViewOf& view);
   Status check_items(const IndexVerifier& index);
   Result<BadItems> find_ids_outside_vocabulary(const ItemScan& scan) const;
   Status check_vocab_size(const IndexArrays& arrays, const ItemScan& scan);
   Status check_eod(const IndexArrays& arrays, const ItemScan& scan);
 
-  const VerifyOptions& options_;
+  VerifyOptions options_;
   VerifyReport report_;
   io::MappedFile idx_;
   BinFile bin_;
@@ -39,6 +40,8 @@ Result<VerifyReport> DatasetVerifier::run() && {
   MEG_ASSIGN_OR_RETURN(idx_, map_dataset_file(report_.prefix + ".idx"));
   MEG_ASSIGN_OR_RETURN(bin_,
                        BinFile::open(report_.prefix + ".bin", io::MappedFile::Access::kNormal));
+  MEG_ASSIGN_OR_RETURN(report_.view, read_view_of(report_.prefix));
+  options_.view = options_.view || report_.view;
   report_.idx_bytes = static_cast<int64_t>(idx_.size());
   report_.bin_bytes = bin_.size();
   IndexVerifier index(idx_, report_);
@@ -46,10 +49,27 @@ Result<VerifyReport> DatasetVerifier::run() && {
   // Else nothing says where items are or how wide.
   if (has_arrays && index.item_size() > 0) {
     // A view names only some ranges of a .bin that belongs to another dataset.
-    if (!options_.view) check_bin_size(index);
+    if (report_.view) {
+      check_viewed_size(*report_.view);
+    } else if (!options_.view) {
+      check_bin_size(index);
+    }
     MEG_RETURN_IF_ERROR(check_items(index));
   }
   return std::move(report_);
+}
+
+void DatasetVerifier::check_viewed_size(const ViewOf& view) {
+  if (report_.bin_bytes == view.bytes) return;
+  report_.problems.push_back(
+      {.check = VerifyCheck::kBinSize,
+       .file = bin_.path(),
+       .byte_offset = std::min(report_.bin_bytes, view.bytes),
+       .expected =
+           fmt::format("the {} bytes that {} had when this view was made", view.bytes, view.bin),
+       .found = fmt::format("{} bytes", report_.bin_bytes),
+       .likely_cause =
+           "the dataset that this is a view of has been replaced: make the view again"});
 }
 
 void DatasetVerifier::check_bin_size(const IndexVerifier& index) {

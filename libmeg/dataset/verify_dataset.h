@@ -10,6 +10,7 @@
 #include "libmeg/base/problem.h"
 #include "libmeg/base/progress.h"
 #include "libmeg/base/result.h"
+#include "libmeg/dataset/dataset_view.h"
 #include "libmeg/dataset/index_format.h"
 
 namespace meg::dataset {
@@ -65,6 +66,7 @@ struct VerifyReport {
   uint64_t version = 0;
   std::optional<DType> dtype;
   bool multimodal = false;
+  std::optional<ViewOf> view;  ///< As PREFIX.libmeg says; checked as one with and without `view`.
   int64_t sequence_count = 0;
   int64_t document_count = 0;
   int64_t item_count = 0;  ///< The sum of the lengths.

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "libmeg/dataset/dataset_summary.h"
+#include "libmeg/dataset/dataset_view.h"
 #include "libmeg/dataset/indexed_dataset.h"
 #include "libmeg/samples/blend.h"
 #include "libmeg/tokenizer/registry/open_tokenizer.h"
@@ -175,13 +176,15 @@ Result<ordered_json> document_json(const dataset::IndexedDataset& dataset, int64
   return object;
 }
 
-ordered_json dataset_json(const dataset::IndexedDataset& dataset) {
+Result<ordered_json> dataset_json(const dataset::IndexedDataset& dataset) {
+  MEG_ASSIGN_OR_RETURN(const auto view, dataset::read_view_of(dataset.prefix()));
   ordered_json object = json_object();
   object["prefix"] = dataset.prefix();
   object["format"] = dataset::index_format_name(dataset.format());
   object["version"] = dataset::kIndexVersion;
   object["dtype"] = dtype_name(dataset.dtype());
   object["multimodal"] = dataset.multimodal();
+  object["view_of"] = view ? ordered_json(view->bin) : nullptr;
   object["sequences"] = dataset.sequence_count();
   object["documents"] = dataset.document_count();
   object["tokens"] = dataset.item_count();
@@ -210,7 +213,7 @@ Result<ordered_json> inspect(const dataset::IndexedDataset& dataset, const Argum
     MEG_RETURN_IF_ERROR(check_dataset_tokenizers({&dataset.prefix(), 1}, options));
     MEG_ASSIGN_OR_RETURN(tokenizer, tokenizer::open_tokenizer(options));
   }
-  ordered_json object = dataset_json(dataset);
+  MEG_ASSIGN_OR_RETURN(ordered_json object, dataset_json(dataset));
   if (arguments.histogram || !arguments.selects()) {
     MEG_ASSIGN_OR_RETURN(const dataset::LengthSummary lengths, dataset::summarize_lengths(dataset));
     add_lengths(lengths, object);
@@ -268,6 +271,8 @@ void print_dataset(const ordered_json& object) {
   }
   fmt::print(".bin       {} bytes\n.idx       {} bytes\n", object["bin_bytes"].get<int64_t>(),
              object["idx_bytes"].get<int64_t>());
+  if (object["view_of"].is_string())
+    fmt::print("view of    {}\n", object["view_of"].get<std::string>());
 }
 
 void print_lengths(const ordered_json& object) {
@@ -322,6 +327,7 @@ int main(int argc, const char* const* argv) {
   } else {
     print_text(*answer);
   }
+  if ((*answer)["view_of"].is_string()) return 0;
   // This is no error: .bin may have been extended by another process, or .idx may be a view of a
   // part of it.
   const int64_t expected = (*answer)["tokens"].get<int64_t>() * dataset->item_size();

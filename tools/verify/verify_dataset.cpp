@@ -25,10 +25,11 @@ using nlohmann::ordered_json;
 void print_text(const dataset::VerifyReport& report) {
   if (!report.ok()) return print_problems(report.problems);
   // The usual format goes without saying.
-  fmt::print("{}: ok ({} sequences, {} documents, {} tokens, {}{})\n", report.prefix,
+  fmt::print("{}: ok ({} sequences, {} documents, {} tokens, {}{}{})\n", report.prefix,
              report.sequence_count, report.document_count, report.item_count,
              dtype_name(*report.dtype),
-             report.format == dataset::IndexFormat::kTntidx ? ", TNTIDX" : "");
+             report.format == dataset::IndexFormat::kTntidx ? ", TNTIDX" : "",
+             report.view ? ", a view of " + report.view->bin : "");
 }
 
 /// null where there is nothing to say.
@@ -46,6 +47,7 @@ ordered_json report_json(const dataset::VerifyReport& report,
   object["version"] = report.version;
   object["dtype"] = report.dtype.has_value() ? ordered_json(dtype_name(*report.dtype)) : nullptr;
   object["multimodal"] = report.multimodal;
+  object["view_of"] = report.view ? ordered_json(report.view->bin) : nullptr;
   object["sequences"] = report.sequence_count;
   object["documents"] = report.document_count;
   object["tokens"] = report.item_count;

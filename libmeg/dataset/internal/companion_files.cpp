@@ -28,4 +28,14 @@ Result<std::optional<io::AtomicFile>> create_libmeg_file(const std::string& pref
   return std::optional(std::move(file));
 }
 
+Status check_view(const std::string& prefix, int64_t bin_bytes) {
+  std::error_code absent;
+  if (!std::filesystem::is_symlink(prefix + ".bin", absent)) return {};
+  MEG_ASSIGN_OR_RETURN(const LibmegFile file, read_libmeg_file(prefix));
+  if (!file.view || file.view->bytes == bin_bytes) return {};
+  return make_error(StatusCode::kCorruption,
+                    "{}.bin: a view: expected the {} bytes that {} had when it was made, found {}",
+                    prefix, file.view->bytes, file.view->bin, bin_bytes);
+}
+
 }  // namespace meg::dataset

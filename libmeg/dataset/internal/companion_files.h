@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -18,5 +19,9 @@ Status remove_companion_files(const std::string& prefix);
 /// caller holds the dataset's lock.
 Result<std::optional<io::AtomicFile>> create_libmeg_file(const std::string& prefix,
                                                          const LibmegFile& content);
+
+/// kCorruption where PREFIX.bin is the link of a view whose file has another size than when the
+/// view was made: the pointers of PREFIX.idx are those of another file. prefix: of this machine.
+Status check_view(const std::string& prefix, int64_t bin_bytes);
 
 }  // namespace meg::dataset

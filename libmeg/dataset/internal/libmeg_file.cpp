@@ -51,6 +51,16 @@ Result<ShardRun> read_run(const simdjson::dom::element& shard, const std::string
   return run;
 }
 
+Result<ViewOf> read_view(const simdjson::dom::element& view, const std::string& path) {
+  std::string_view bin;
+  ViewOf read;
+  if (view["bin"].get(bin) != SUCCESS || view["bytes"].get(read.bytes) != SUCCESS) {
+    return corrupt(path, "a \"view\" with \"bin\" and \"bytes\"");
+  }
+  read.bin = bin;
+  return read;
+}
+
 }  // namespace
 
 Result<LibmegFile> read_libmeg_file(const std::string& prefix) {
@@ -60,19 +70,23 @@ Result<LibmegFile> read_libmeg_file(const std::string& prefix) {
   if (!file.has_value()) return read;
   if (file->size() > kMaxBytes) return corrupt(path, "at most a MiB of JSON");
   simdjson::dom::parser parser;
-  simdjson::dom::element root, tokenizer, shard;
+  simdjson::dom::element root, tokenizer, shard, view;
   const std::string_view text = file->text();
   const bool is_json = parser.parse(text.data(), text.size()).get(root) == SUCCESS;
   const bool has_tokenizer = is_json && root["tokenizer"].get(tokenizer) == SUCCESS;
   const bool has_shard = is_json && root["shard"].get(shard) == SUCCESS;
-  if (!has_tokenizer && !has_shard) {
-    return corrupt(path, "a JSON object with a \"tokenizer\" or a \"shard\"");
+  const bool has_view = is_json && root["view"].get(view) == SUCCESS;
+  if (!has_tokenizer && !has_shard && !has_view) {
+    return corrupt(path, "a JSON object with a \"tokenizer\", a \"shard\" or a \"view\"");
   }
   if (has_tokenizer) {
     MEG_ASSIGN_OR_RETURN(read.tokenizer, read_tokenizer(tokenizer, path));
   }
   if (has_shard) {
     MEG_ASSIGN_OR_RETURN(read.shard_run, read_run(shard, path));
+  }
+  if (has_view) {
+    MEG_ASSIGN_OR_RETURN(read.view, read_view(view, path));
   }
   return read;
 }
@@ -98,6 +112,15 @@ std::string libmeg_json(const LibmegFile& file) {
       json.key(name);
       json.string(value);
     }
+    json.end_object();
+  }
+  if (file.view) {
+    json.key("view");
+    json.begin_object();
+    json.key("bin");
+    json.string(file.view->bin);
+    json.key("bytes");
+    json.number(file.view->bytes);
     json.end_object();
   }
   json.end_object();

@@ -1,0 +1,232 @@
+// Datasets made of the documents of another one. New; Megatron-LM has no such tool.
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libmeg/base/stopwatch.h"
+#include "libmeg/dataset/dataset_view.h"
+#include "libmeg/dataset/indexed_dataset.h"
+#include "tools/common/flags/flags.h"
+#include "tools/common/found_instead.h"
+#include "tools/common/interruption.h"
+#include "tools/common/json_output.h"
+#include "tools/common/progress_bar.h"
+#include "tools/common/report.h"
+#include "tools/common/run_program.h"
+#include "tools/dataset_tool/document_orders.h"
+
+namespace meg::tools {
+namespace {
+
+using dataset::IndexedDataset;
+
+struct Arguments {
+  std::string command;
+  std::string prefix;
+  std::string output_prefix;
+  std::optional<std::string> documents, document_list, matching;
+  std::optional<int64_t> tokens;
+  int64_t every = 1;
+  int64_t seed = 1234;
+  std::string by = "length";
+  bool descending = false;
+  bool copy = false;
+  bool json = false;
+};
+
+/// What is said of each command.
+struct Command {
+  std::string_view name, summary, example;
+};
+
+constexpr Command kCommands[] = {
+    {"slice", "takes documents from A to B, every Nth one, or as many as have N tokens.",
+     "dataset_tool slice corpus_text_document --documents 0:1000 --output-prefix first"},
+    {"exclude", "leaves documents out.",
+     "dataset_tool exclude corpus_text_document --documents 17,40:60 --output-prefix clean"},
+    {"keep", "takes the documents that are named, in their order.",
+     "dataset_tool keep corpus_text_document --document-list good.txt --output-prefix good"},
+    {"shuffle", "puts all documents into a random order.",
+     "dataset_tool shuffle corpus_text_document --seed 1234 --output-prefix shuffled"},
+    {"sort", "puts all documents in order.",
+     "dataset_tool sort corpus_text_document --by length --output-prefix sorted"},
+};
+
+void declare_selection(Flags& flags, Arguments& arguments) {
+  flags.group("Documents");
+  flags.value("--documents", &arguments.documents, "LIST",
+              "numbers from 0 on, and ranges such as 10:20 or -100:, with commas between them");
+  if (arguments.command == "slice") {
+    flags.value("--every", &arguments.every, "N", "only the first, the Nth after it, and so on")
+        .range(1, INT64_MAX);
+    flags
+        .value("--tokens", &arguments.tokens, "N",
+               "only the first documents, as long as they have at most this many tokens")
+        .range(0, INT64_MAX);
+    return;
+  }
+  flags.value("--document-list", &arguments.document_list, "FILE",
+              "the same in a file, with any number on a line");
+  flags.value("--matching", &arguments.matching, "REGEX",
+              "documents from sources whose names have a match of this RE2 pattern; needs "
+              "PREFIX.provenance");
+}
+
+std::optional<int> parse(int argc, const char* const* argv, const Command& command,
+                         Arguments& arguments) {
+  arguments.command = command.name;
+  Flags flags(fmt::format("dataset_tool {}", command.name), std::string(command.summary));
+  flags.examples({std::string(command.example)});
+  flags.positional("PREFIX", &arguments.prefix, "the dataset, may end in .bin or .idx");
+  if (command.name == "shuffle") {
+    flags.group("Order");
+    flags
+        .value("--seed", &arguments.seed, "N",
+               "of numpy.random.RandomState, whose permutation it is")
+        .range(0, UINT32_MAX);
+  } else if (command.name == "sort") {
+    flags.group("Order");
+    flags.value("--by", &arguments.by, "KEY", "length: tokens of a document").choices({"length"});
+    flags.toggle("--descending", &arguments.descending, "the longest first");
+  } else {
+    declare_selection(flags, arguments);
+  }
+  flags.group("Output");
+  flags.value("--output-prefix", &arguments.output_prefix, "PREFIX", "name of the new dataset")
+      .required();
+  flags.toggle("--copy", &arguments.copy,
+               "copy the tokens (default: a view, whose PREFIX.bin is a link to the dataset's)");
+  flags.toggle("--json", &arguments.json, "print one JSON object");
+  if (const std::optional<int> code = flags.parse(argc, argv)) return code;
+  const int named = int{arguments.documents.has_value()} +
+                    int{arguments.document_list.has_value()} + int{arguments.matching.has_value()};
+  if ((arguments.command == "exclude" || arguments.command == "keep") && named != 1) {
+    return fail_usage(make_error(StatusCode::kInvalidArgument,
+                                 "expected one of --documents, --document-list and --matching, "
+                                 "found {}",
+                                 named));
+  }
+  return std::nullopt;
+}
+
+/// The documents that flags name; all without any.
+Result<DocumentRanges> named_documents(const Arguments& arguments, const IndexedDataset& set) {
+  const int64_t count = set.document_count();
+  if (arguments.document_list) return read_documents(*arguments.document_list, count);
+  if (arguments.matching) {
+    const Result<DocumentRanges> found = documents_from(set, *arguments.matching);
+    if (found.has_value() && found->empty()) {
+      warning(fmt::format("--matching: no document is from such a source"));
+    }
+    return found;
+  }
+  if (!arguments.documents) return others({}, count);
+  const Result<DocumentRanges> found = parse_documents(*arguments.documents, count);
+  if (!found.has_value()) return found.error().with_prefix("--documents");
+  return found;
+}
+
+Result<dataset::DocumentOrder> order_of(const Arguments& arguments, const IndexedDataset& set) {
+  if (arguments.command == "shuffle") {
+    return shuffled(set.document_count(), static_cast<uint32_t>(arguments.seed));
+  }
+  if (arguments.command == "sort") return by_length(set, arguments.descending);
+  MEG_ASSIGN_OR_RETURN(DocumentRanges ranges, named_documents(arguments, set));
+  if (arguments.command == "exclude") ranges = others(ranges, set.document_count());
+  if (arguments.tokens && arguments.every == 1) {
+    MEG_ASSIGN_OR_RETURN(ranges, within_tokens(set, ranges, *arguments.tokens));
+  } else if (arguments.tokens) {
+    DocumentRanges chosen;
+    MEG_RETURN_IF_ERROR(every(ranges, arguments.every)([&](int64_t begin, int64_t end) {
+      chosen.push_back({begin, end});
+      return Status();
+    }));
+    MEG_ASSIGN_OR_RETURN(ranges, within_tokens(set, chosen, *arguments.tokens));
+    return in_order(std::move(ranges));
+  }
+  return every(std::move(ranges), arguments.every);
+}
+
+void print_summary(const Arguments& arguments, const dataset::ViewSummary& summary,
+                   int64_t documents, double seconds) {
+  if (arguments.json) {
+    nlohmann::ordered_json object = json_object();
+    object["dataset"] = arguments.output_prefix;
+    object["view_of"] = summary.view ? nlohmann::ordered_json(summary.view->bin) : nullptr;
+    object["documents"] = summary.documents;
+    object["left_out"] = documents - summary.documents;
+    object["sequences"] = summary.sequences;
+    object["tokens"] = summary.items;
+    object["seconds"] = seconds;
+    print_json(object);
+    return;
+  }
+  fmt::print("documents: {} of {}\nsequences: {}\ntokens: {}\nseconds: {:.3f}\n", summary.documents,
+             documents, summary.sequences, summary.items, seconds);
+  if (summary.view) fmt::print("view of: {}\n", summary.view->bin);
+  print_written_dataset(arguments.output_prefix);
+  std::fflush(stdout);
+}
+
+Status run(const Arguments& arguments) {
+  const Stopwatch work;
+  const Result<IndexedDataset> set = IndexedDataset::open(arguments.prefix);
+  if (!set.has_value()) return no_dataset(arguments.prefix, set.error());
+  MEG_ASSIGN_OR_RETURN(const dataset::DocumentOrder order, order_of(arguments, *set));
+  note_new_folders(arguments.output_prefix);
+  ProgressBar bar(0);
+  const dataset::ViewOptions options{.copy = arguments.copy,
+                                     .progress = [&bar](const Progress& now) {
+                                       bar.update(now);
+                                       return !interrupted();
+                                     }};
+  const Result<dataset::ViewSummary> summary =
+      dataset::write_dataset_view(*set, order, arguments.output_prefix, options);
+  bar.clear();
+  MEG_RETURN_IF_ERROR(summary.status());
+  print_summary(arguments, *summary, set->document_count(), work.seconds());
+  if (summary->documents == 0) warning("no documents: nothing was selected");
+  return {};
+}
+
+/// Answers --help, --version and command lines that name no command.
+int usage_main(int argc, const char* const* argv) {
+  std::string what;
+  std::vector<std::string> names, examples;
+  for (const Command& command : kCommands) {
+    names.emplace_back(command.name);
+    examples.emplace_back(command.example);
+  }
+  Flags flags("dataset_tool",
+              "makes datasets of the documents of another one, as views of its tokens or as "
+              "copies.");
+  flags.examples(examples);
+  flags.positional("COMMAND", &what, "what to do; see also dataset_tool COMMAND --help")
+      .choices(names);
+  const int words = argc < 2 || argv[1][0] == '-' ? argc : 2;
+  return flags.parse(words, argv).value_or(2);
+}
+
+int main(int argc, const char* const* argv) {
+  const std::string_view name = argc > 1 ? argv[1] : "";
+  for (const Command& command : kCommands) {
+    if (command.name != name) continue;
+    Arguments arguments;
+    if (const std::optional<int> code = parse(argc - 1, argv + 1, command, arguments)) return *code;
+    stop_at_signals();
+    const Status status = run(arguments);
+    return status.ok() ? 0 : fail(status);
+  }
+  return usage_main(argc, argv);
+}
+
+}  // namespace
+}  // namespace meg::tools
+
+int main(int argc, char** argv) { return meg::tools::run_program(argc, argv, meg::tools::main); }
