@@ -17,6 +17,11 @@ foreach(component IN LISTS CPACK_COMPONENTS_ALL)
   if(EXISTS ${share}/zsh/site-functions)
     file(RENAME ${share}/zsh/site-functions ${share}/zsh/vendor-completions)
   endif()
+  # nvcc names its temporary files by its process, and the compiler notes their names.
+  file(GLOB libraries ${staged}/${component}/usr/lib/*.a)
+  if(libraries)
+    execute_process(COMMAND strip --strip-unneeded --enable-deterministic-archives ${libraries} COMMAND_ERROR_IS_FATAL ANY)
+  endif()
   # The licence of packages is in their copyright file.
   file(REMOVE ${share}/doc/libmeg/LICENSE)
   if(EXISTS ${CMAKE_CURRENT_LIST_DIR}/${package}.lintian-overrides)
