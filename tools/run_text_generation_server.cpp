@@ -7,9 +7,12 @@
 #include <ctime>
 #include <filesystem>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "libmeg/generation/model_engine.h"
+#include "tools/common/byte_size.h"
 #include "tools/common/flag_groups/inference_flags.h"
 #include "tools/common/flag_groups/text_server_flags.h"
 #include "tools/common/interruption.h"
@@ -55,6 +58,49 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
   return std::nullopt;
 }
 
+/// `354,871,296`
+std::string grouped(int64_t number) {
+  if (number < 1000) return std::to_string(number);
+  return grouped(number / 1000) + fmt::format(",{:03}", number % 1000);
+}
+
+std::string_view dtype_name(at::ScalarType type) {
+  return type == at::kHalf ? "fp16" : type == at::kBFloat16 ? "bf16" : "fp32";
+}
+
+/// What a user wants to know of a model before asking it. Sizes are those of this rank.
+std::vector<std::pair<std::string, std::string>> facts_of(const Arguments& arguments,
+                                                          const app::LoadedModel& loaded,
+                                                          const serving::GenerationEngine& engine) {
+  const nn::GptModel& model = loaded.model;
+  const model::GptConfig& config = model.config();
+  const auto element = static_cast<int64_t>(c10::elementSize(model.options().params_dtype));
+  const model::ParallelSizes& sizes = model.part().sizes;
+  const int64_t ranks = sizes.tensor_model_parallel_size * sizes.pipeline_model_parallel_size;
+  const int64_t of_token = 2 * config.num_layers * config.num_query_groups * config.kv_channels;
+  const int64_t tokens = engine.counters().max_held_tokens;
+  std::vector<std::pair<std::string, std::string>> facts;
+  if (loaded.iteration) facts.emplace_back("iteration", std::to_string(*loaded.iteration));
+  facts.emplace_back("parameters",
+                     grouped(model.parameter_count()) +
+                         (ranks == 1 ? "" : fmt::format(" on this of {} ranks", ranks)));
+  facts.emplace_back(
+      "model", fmt::format("{} layers, hidden size {}, {} heads, {} positions", config.num_layers,
+                           config.hidden_size, config.num_attention_heads, loaded.sequence_length));
+  facts.emplace_back("tokenizer",
+                     fmt::format("{}, {} tokens", arguments.inference.tokenizer.tokenizer_type,
+                                 loaded.tokenizer->vocab_size()));
+  facts.emplace_back("computes in",
+                     fmt::format("{} on {}", dtype_name(model.options().params_dtype),
+                                 model.options().device.str()));
+  facts.emplace_back("memory of weights", byte_size_text(model.parameter_count() * element));
+  facts.emplace_back(
+      "memory of cache",
+      fmt::format("{} for {} tokens", byte_size_text(of_token * tokens * element / ranks),
+                  grouped(tokens)));
+  return facts;
+}
+
 /// The checkpoint's folder, as a person calls it.
 std::string folder_name(const InferenceFlags& inference) {
   const std::filesystem::path folder = std::filesystem::path(inference.load) / "";
@@ -75,9 +121,11 @@ Status serve(const Arguments& arguments, app::LoadedModel& loaded,
   served.tokenizer = loaded.tokenizer.get();
   MEG_ASSIGN_OR_RETURN(served.engine, generation::create_generation_engine(
                                           loaded.model, *loaded.tokenizer, options, ranks));
+  served.openai.facts = facts_of(arguments, loaded, *served.engine);
   // Served nevertheless, so that /health can be asked what is wrong.
   if (const Status failure = served.engine->failure(); !failure.ok()) warning(failure.message());
-  return serve_texts(arguments.server, std::move(served), arguments.inference.seed);
+  return serve_texts(arguments.server, std::move(served), arguments.inference.load,
+                     arguments.inference.seed);
 }
 
 /// A launcher sends its signals to all ranks; the first one ends what the others do.

@@ -40,7 +40,8 @@ json error_code(int status) {
   return nullptr;
 }
 
-std::string written(const json& value) {
+template <class Json>
+std::string written(const Json& value) {
   return value.dump(-1, ' ', true, json::error_handler_t::replace);
 }
 
@@ -55,7 +56,7 @@ HttpResponse error_response(int status, std::string_view message, json code) {
                       {"type", error_type(status)},
                       {"param", key.empty() ? json() : json(key)},
                       {"code", std::move(code)}};
-  return {.status = status, .body = written({{"error", error}})};
+  return {.status = status, .body = written(json{{"error", error}})};
 }
 
 }  // namespace
@@ -256,21 +257,26 @@ Status OpenAiApi::check_model(const std::string& model) const {
 }
 
 Result<HttpResponse> OpenAiApi::models(const HttpCall& call) {
-  json model = {{"id", model_.id},
-                {"object", "model"},
-                {"created", model_.created},
-                {"owned_by", "libmeg"},
-                {"root", model_.id},
-                {"max_model_len", model_.positions},
-                {"facts", json::parse(model_.facts, nullptr, false)},
-                {"defaults",
-                 {{"max_tokens", std::min(kUsualMaxTokens, rules_.max_tokens_to_generate)},
-                  {"temperature", rules_.sampling.temperature},
-                  {"top_k", rules_.sampling.top_k == 0 ? -1 : rules_.sampling.top_k},
-                  {"top_p", rules_.sampling.top_p == 0 ? 1 : rules_.sampling.top_p}}}};
+  // In the order in which people read it.
+  using nlohmann::ordered_json;
+  ordered_json facts = ordered_json::object();
+  for (const auto& [name, value] : model_.facts) facts[name] = value;
+  ordered_json model = {{"id", model_.id},
+                        {"object", "model"},
+                        {"created", model_.created},
+                        {"owned_by", "libmeg"},
+                        {"root", model_.id},
+                        {"max_model_len", model_.positions},
+                        {"facts", facts},
+                        {"defaults",
+                         {{"max_tokens", std::min(kUsualMaxTokens, rules_.max_tokens_to_generate)},
+                          {"temperature", rules_.sampling.temperature},
+                          {"top_k", rules_.sampling.top_k == 0 ? -1 : rules_.sampling.top_k},
+                          {"top_p", rules_.sampling.top_p == 0 ? 1 : rules_.sampling.top_p}}}};
   constexpr std::string_view kList = "/v1/models";
   if (call.request.path == kList) {
-    return HttpResponse{.body = written({{"object", "list"}, {"data", json::array({model})}})};
+    return HttpResponse{
+        .body = written(ordered_json{{"object", "list"}, {"data", ordered_json::array({model})}})};
   }
   MEG_RETURN_IF_ERROR(check_model(call.request.path.substr(kList.size() + 1)));
   return HttpResponse{.body = written(model)};
@@ -304,10 +310,10 @@ Result<HttpResponse> OpenAiApi::tokenize(const HttpCall& call) {
   }
   call.log.prompts = 1;
   call.log.prompt_tokens = std::ssize(ids);
-  return HttpResponse{.body = written({{"count", ids.size()},
-                                       {"max_model_len", model_.positions},
-                                       {"tokens", ids},
-                                       {"token_strs", strings}})};
+  return HttpResponse{.body = written(json{{"count", ids.size()},
+                                           {"max_model_len", model_.positions},
+                                           {"tokens", ids},
+                                           {"token_strs", strings}})};
 }
 
 Result<HttpResponse> OpenAiApi::detokenize(const HttpCall& call) {
@@ -324,16 +330,16 @@ Result<HttpResponse> OpenAiApi::detokenize(const HttpCall& call) {
   MEG_ASSIGN_OR_RETURN(const std::vector<int32_t> ids,
                        read_ids(*tokens, "tokens", jobs_.tokenizer().vocab_size()));
   MEG_ASSIGN_OR_RETURN(const std::string text, jobs_.tokenizer().decode(ids));
-  return HttpResponse{.body = written({{"prompt", text}})};
+  return HttpResponse{.body = written(json{{"prompt", text}})};
 }
 
 Result<HttpResponse> OpenAiApi::tokenizer_info(const HttpCall&) {
   const tokenizer::Tokenizer& tokenizer = jobs_.tokenizer();
-  return HttpResponse{.body = written({{"eos_token", token_or_null(tokenizer, tokenizer.eod())},
-                                       {"bos_token", token_or_null(tokenizer, tokenizer.bos())},
-                                       {"pad_token", token_or_null(tokenizer, tokenizer.pad())},
-                                       {"vocab_size", tokenizer.vocab_size()},
-                                       {"model_max_length", model_.positions}})};
+  return HttpResponse{.body = written(json{{"eos_token", token_or_null(tokenizer, tokenizer.eod())},
+                                           {"bos_token", token_or_null(tokenizer, tokenizer.bos())},
+                                           {"pad_token", token_or_null(tokenizer, tokenizer.pad())},
+                                           {"vocab_size", tokenizer.vocab_size()},
+                                           {"model_max_length", model_.positions}})};
 }
 
 }  // namespace meg::serving

@@ -23,8 +23,8 @@ struct OpenAiModel {
   int64_t created = 0;    ///< Seconds since 1970.
   /// Empty: chat is refused.
   ChatTemplate chat_template = {};
-  /// What else the page and GET /v1/models tell, such as the iteration: a JSON object.
-  std::string facts = "{}";
+  /// What else the page and GET /v1/models tell: {"parameters", "354,871,296"}, ...
+  std::vector<std::pair<std::string, std::string>> facts = {};
 };
 
 /// `{"error": {"message", "type", "param", "code"}}`.

@@ -10,6 +10,8 @@ import json
 import os
 import pathlib
 import random
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -168,6 +170,23 @@ class LmEvalTest(unittest.TestCase):
                                   environment={**ENVIRONMENT, "HF_HOME": str(self.folder / "home"),
                                                "PYTHONPATH": str(block)})
         self.assertEqual(len(served["meg_choice"]), 24)
+
+    def test_the_readmes_lines_run(self):
+        readme = (ROOT / "README.md").read_text()
+        for old, new in (("http://localhost:5000", f"http://127.0.0.1:{self.server.port}"),
+                         ("gpt2_345m", "small"), ("lambada_openai", "meg_choice"),
+                         ("max_length=1024", f"max_length={POSITIONS}")):
+            self.assertIn(old, readme)
+            readme = readme.replace(old, new)
+        evaluate, = re.findall(r"^lm_eval .*$", readme, re.MULTILINE)
+        done = subprocess.run([PYTHON, "-m", *shlex.split(evaluate), "--include_path", self.folder / "tasks"],
+                              env={**ENVIRONMENT, "HF_HOME": str(self.folder / "home")}, capture_output=True,
+                              text=True, timeout=600)
+        self.assertIn("|meg_choice|", done.stdout, done.stderr[-3000:])
+        client, = re.findall(r"^python3 -c .*openai.*$", readme, re.MULTILINE)
+        if subprocess.run([PYTHON, "-c", "import openai"], capture_output=True).returncode == 0:
+            done = subprocess.run([PYTHON, *shlex.split(client)[1:]], capture_output=True, text=True, check=True)
+            self.assertGreater(len(done.stdout), 16)
 
     def test_too_long_a_request_names_lm_evals_limit(self):
         status, answer = self.server.ask({"prompt": [[5] * POSITIONS], "max_tokens": 1, "echo": True,

@@ -235,6 +235,69 @@ class Streams(Served):
             self.complete(max_tokens=1024, stream=True)
 
 
+class Chat(Served):
+    flags = ("--chat", "--step-microseconds", 1000)
+    messages = [{"role": "system", "content": "Be short."}, {"role": "user", "content": "Hello"},
+                {"role": "assistant", "content": [{"type": "text", "text": "Hi"}]},
+                {"role": "user", "content": "Who?"}]
+    prompt = "system: Be short.\nuser: Hello\nassistant: Hi\nuser: Who?\nassistant:"
+
+    def chat(self, **request):
+        return self.client.chat.completions.create(
+            **{"model": "stand-in", "messages": self.messages, "temperature": 0, "max_tokens": 12, **request})
+
+    def test_an_answer_is_what_follows_the_templates_text(self):
+        answer = self.chat()
+        plain = self.complete(prompt=self.prompt, max_tokens=12)
+        message = answer.choices[0].message
+        self.assertEqual((message.role, message.content), ("assistant", plain.choices[0].text))
+        self.assertEqual(answer.usage, plain.usage)
+        self.assertEqual(answer.object, "chat.completion")
+
+    def test_a_stream_is_the_same_in_pieces(self):
+        for more in ({}, {"stop": "e"}, {"n": 2, "temperature": 1, "seed": 5}):
+            whole = self.chat(**more)
+            texts, reasons = {}, {}
+            for chunk in self.chat(stream=True, stream_options={"include_usage": True}, **more):
+                for choice in chunk.choices:
+                    if choice.index not in texts:
+                        self.assertEqual(choice.delta.role, "assistant")
+                    texts[choice.index] = texts.get(choice.index, "") + choice.delta.content
+                    reasons[choice.index] = choice.finish_reason
+            self.assertEqual(list(texts.values()), [choice.message.content for choice in whole.choices])
+            self.assertEqual(list(reasons.values()), [choice.finish_reason for choice in whole.choices])
+            self.assertEqual(chunk.usage, whole.usage)
+
+    def test_log_probabilities_are_those_of_completions(self):
+        scores = self.chat(logprobs=True, top_logprobs=3).choices[0].logprobs.content
+        plain = self.complete(prompt=self.prompt, max_tokens=12, logprobs=3).choices[0].logprobs
+        self.assertEqual([token.logprob for token in scores], plain.token_logprobs)
+        self.assertEqual([token.token for token in scores], plain.tokens)
+        for token, top in zip(scores, plain.top_logprobs):
+            self.assertEqual({other.token: other.logprob for other in token.top_logprobs}, top)
+            if not token.token.startswith("bytes:"):
+                self.assertEqual(bytes(token.bytes).decode(), token.token)
+
+    def test_without_max_tokens_all_positions_are_used(self):
+        answer = self.chat(max_tokens=None, extra_body={"ignore_eos": True})
+        self.assertEqual(answer.usage.total_tokens, 1024)
+
+    def test_what_it_does_not_do_is_refused(self):
+        for request, words in (({"messages": []}, "1 to 1024 messages"),
+                               ({"messages": [{"role": "tool", "content": "x"}]}, "the role system"),
+                               ({"messages": [{"role": "user", "content": 5}]}, "a text as content"),
+                               ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
+                                "a text as content"),
+                               ({"messages": [{"role": "user", "content": "refuse"}]}, "are refused"),
+                               ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools"),
+                               ({"response_format": {"type": "json_object"}}, "response_format"),
+                               ({"top_logprobs": 3}, "needs logprobs true")):
+            with self.assertRaises(openai.BadRequestError) as caught:
+                self.chat(**request)
+            self.assertIn(words, caught.exception.message)
+        self.chat(tools=[], response_format={"type": "text"})
+
+
 class Errors(Served):
     flags = ("--slots", 1, "--max-queue", 1, "--step-microseconds", 5000, "--max-request-bytes", 100000)
 

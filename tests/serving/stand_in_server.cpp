@@ -1,7 +1,9 @@
 // run_text_generation_server without a model: the same server, with a stand-in for the engine.
 
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "libmeg/tokenizer/registry/open_tokenizer.h"
 #include "tests/serving/stand_in_engine.h"
@@ -10,6 +12,16 @@
 
 namespace meg::test {
 namespace {
+
+Result<std::string> write_messages(const std::vector<serving::ChatMessage>& messages,
+                                   bool add_generation_prompt) {
+  std::string text;
+  for (const auto& [role, content] : messages) {
+    if (content == "refuse") return Status(StatusCode::kInvalidArgument, "messages are refused");
+    text += role + ": " + content + "\n";
+  }
+  return text + (add_generation_prompt ? "assistant:" : "");
+}
 
 int main(int argc, const char* const* argv) {
   tools::Flags flags("stand_in_server", "serves texts that no model wrote.");
@@ -23,6 +35,8 @@ int main(int argc, const char* const* argv) {
   flags.value("--slots", &engine.slots, "N", "texts at a time");
   flags.value("--step-microseconds", &engine.step_microseconds, "N", "what a step takes");
   flags.value("--failing-step", &engine.failing_step, "N", "the step that is an error");
+  bool chat = false;
+  flags.toggle("--chat", &chat, "messages are written as `role: content`, a line each");
   tools::declare_text_server_flags(flags, server);
   if (const std::optional<int> code = flags.parse(argc, argv)) return *code;
   if (const Status usage = tools::check_text_server_flags(server); !usage.ok()) {
@@ -37,8 +51,10 @@ int main(int argc, const char* const* argv) {
   model.tokenizer = tokenizer->get();
   model.openai.id = model.name;
   model.openai.positions = engine.max_positions;
+  model.openai.facts = {{"iteration", "5"}, {"memory of weights", "none"}};
+  if (chat) model.openai.chat_template = write_messages;
   model.engine = std::make_unique<StandInEngine>(engine);
-  const Status status = tools::serve_texts(server, std::move(model), 1234);
+  const Status status = tools::serve_texts(server, std::move(model), "", 1234);
   return status.ok() ? 0 : tools::fail(status);
 }
 

@@ -85,15 +85,20 @@ Status check_text_server_flags(const TextServerFlags& flags) {
   return check_http_server_flags(flags.http);
 }
 
-Status serve_texts(const TextServerFlags& flags, serving::ServedModel model, int64_t seed) {
+Status serve_texts(const TextServerFlags& flags, serving::ServedModel model,
+                   const std::string& checkpoint, int64_t seed) {
   stop_at_signals();
   ::mallopt(M_ARENA_MAX, kArenas);
   const std::string name = model.name;
+  const auto facts = model.openai.facts;
   MEG_ASSIGN_OR_RETURN(serving::TextServerOptions options, server_options(flags, seed));
   MEG_ASSIGN_OR_RETURN(const std::unique_ptr<serving::TextServer> server,
                        serving::TextServer::start(options, std::move(model)));
   warn_of_open_server(options.http, server->address());
   fmt::print("> {} is served on {}\n", name, server->address());
+  // For who has started it alone: clients learn no path.
+  if (!checkpoint.empty()) fmt::print(">   checkpoint: {}\n", checkpoint);
+  for (const auto& [fact, value] : facts) fmt::print(">   {}: {}\n", fact, value);
   std::fflush(stdout);
   // The handler of a signal may only set a flag, so that flag is polled; so is an engine that
   // cannot continue.

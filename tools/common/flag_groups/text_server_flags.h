@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "libmeg/base/status.h"
 #include "libmeg/serving/text_server.h"
@@ -28,8 +29,10 @@ Status check_text_server_flags(const TextServerFlags& flags);
 
 /// Serves until SIGINT, SIGTERM or SIGHUP; then running requests may finish, and the others are
 /// refused. Says on standard output where it listens, and writes a line for each request on
-/// standard error. seed: of what is drawn for requests that name none. Errors: those of listening;
-/// the error that the engine does not recover from, which ends the server, too.
-Status serve_texts(const TextServerFlags& flags, serving::ServedModel model, int64_t seed);
+/// standard error. checkpoint: what it calls the model's source there; empty: nothing. seed: of
+/// what is drawn for requests that name none. Errors: those of listening; the error that the engine
+/// does not recover from, which ends the server, too.
+Status serve_texts(const TextServerFlags& flags, serving::ServedModel model,
+                   const std::string& checkpoint, int64_t seed);
 
 }  // namespace meg::tools
