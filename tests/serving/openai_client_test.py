@@ -235,6 +235,19 @@ class Streams(Served):
             self.complete(max_tokens=1024, stream=True)
 
 
+class StreamsThatWait(Served):
+    flags = ("--slots", 1, "--step-microseconds", 500)
+
+    def test_no_score_of_a_prompt_is_missing_before_its_turn(self):
+        request = {"prompt": ["Hello world", "And"], "n": 2, "echo": True, "logprobs": 1, "max_tokens": 5}
+        whole = [choice.logprobs.token_logprobs for choice in self.complete(**request).choices]
+        scores = [[] for _ in whole]
+        for chunk in self.complete(stream=True, **request):
+            for choice in chunk.choices:
+                scores[choice.index] += choice.logprobs.token_logprobs if choice.logprobs else []
+        self.assertEqual(scores, whole)
+
+
 class Chat(Served):
     flags = ("--chat", "--step-microseconds", 1000)
     messages = [{"role": "system", "content": "Be short."}, {"role": "user", "content": "Hello"},

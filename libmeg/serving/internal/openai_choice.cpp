@@ -94,7 +94,12 @@ std::string_view OpenAiChoice::finish_reason() const {
 
 OpenAiChoice::Piece OpenAiChoice::take() {
   Piece piece{.text = text_.take(), .logprobs = "null", .is_last = has_ended_};
-  const size_t end = text_.begun_tokens();
+  size_t end = text_.begun_tokens();
+  // With echo the prompt's text is there before its scores are.
+  if (form_.logprobs && !has_ended_) {
+    const size_t scored = logprobs_.size() + 1;
+    end = std::max(taken_tokens_, std::min(end, scored - std::min(scored, hidden_)));
+  }
   if (form_.logprobs && end > taken_tokens_) {
     piece.logprobs =
         form_.is_chat ? chat_logprobs(taken_tokens_, end) : completion_logprobs(taken_tokens_, end);
