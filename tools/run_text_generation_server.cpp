@@ -6,11 +6,13 @@
 #include <csignal>
 #include <ctime>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "libmeg/chat/chat_template.h"
 #include "libmeg/generation/model_engine.h"
 #include "tools/common/byte_size.h"
 #include "tools/common/flag_groups/inference_flags.h"
@@ -107,6 +109,35 @@ std::string folder_name(const InferenceFlags& inference) {
   return folder.parent_path().filename().string();
 }
 
+/// How the folder of the tokenizer's files says that conversations are written; empty where it says
+/// nothing.
+serving::ChatTemplate chat_template(const tokenizer::TokenizerOptions& tokenizer) {
+  const std::string& file =
+      tokenizer.tokenizer_model.empty() ? tokenizer.vocab_file : tokenizer.tokenizer_model;
+  if (file.empty()) return {};
+  std::error_code absent;
+  const std::filesystem::path path(file);
+  const bool is_folder = std::filesystem::is_directory(path, absent);
+  const auto found = chat::ChatTemplate::open((is_folder ? path : path.parent_path()).string());
+  if (!found.has_value()) {
+    warning(fmt::format("{} (chat is refused)", found.error().message()));
+    return {};
+  }
+  if (!found->has_value()) return {};
+  return [chat = **found](const std::vector<serving::ChatMessage>& messages,
+                          bool add_generation_prompt) -> Result<std::string> {
+    nlohmann::ordered_json variables;
+    variables["messages"] = nlohmann::ordered_json::array();
+    for (const serving::ChatMessage& message : messages) {
+      variables["messages"].push_back({{"role", message.role}, {"content", message.content}});
+    }
+    variables["add_generation_prompt"] = add_generation_prompt;
+    Result<chat::RenderedChat> rendered = chat.render(variables);
+    if (!rendered.has_value()) return rendered.error().with_prefix("messages: chat template");
+    return std::move(rendered->text);
+  };
+}
+
 Status serve(const Arguments& arguments, app::LoadedModel& loaded,
              const parallel::ParallelState& ranks) {
   generation::EngineOptions options;
@@ -115,6 +146,7 @@ Status serve(const Arguments& arguments, app::LoadedModel& loaded,
   serving::ServedModel served;
   served.openai.id = folder_name(arguments.inference);
   served.openai.positions = loaded.sequence_length;
+  served.openai.chat_template = chat_template(arguments.inference.tokenizer);
   served.openai.created = std::time(nullptr);
   served.name = served.openai.id;
   if (loaded.iteration) served.name += fmt::format(" at iteration {}", *loaded.iteration);

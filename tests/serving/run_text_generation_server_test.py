@@ -95,6 +95,35 @@ class RunServerTest(unittest.TestCase):
                            "random_seed": 7})
         self.assertEqual(answer["text"], [text + line["text"] for text, line in zip(TEXTS, wanted)])
 
+    def test_chats_are_written_by_the_tokenizers_template(self):
+        files = self.folder / "tokenizer"
+        files.mkdir()
+        for name in ("vocab.json", "merges.txt"):
+            (files / name).symlink_to(SHARED / "data/gpt2" / name)
+        template = ("{{ bos_token }}{% for message in messages %}{% if message.role == 'tool' %}{{ raise_exception('no tools') }}"
+                    "{% endif %}<{{ message['role'] | upper }}>{{ message.content.strip() }}\n{% endfor %}"
+                    "{% if add_generation_prompt %}<ASSISTANT>{% endif %}")
+        (files / "tokenizer_config.json").write_text(json.dumps({"bos_token": "Start", "chat_template": template}))
+        server = ServerProcess(SERVER, *self.model, vocabulary=["--vocab-file", str(files / "vocab.json"), "--merge-file",
+                                                                str(files / "merges.txt")], environment=ENVIRONMENT)
+        self.addCleanup(server.stop)
+        chat = {"messages": [{"role": "system", "content": " be brief \n"}, {"role": "user", "content": [
+            {"type": "text", "text": "Naïve "}, {"type": "text", "text": "café?"}]}], "max_tokens": 9, "temperature": 0}
+        status, answer = server.ask(chat, path="/v1/chat/completions", method="POST")
+        self.assertEqual(status, 200, answer)
+        prompt = "Start<SYSTEM>be brief\n<USER>Naïve café?\n<ASSISTANT>"
+        status, plain = server.ask({"prompt": prompt, "max_tokens": 9, "temperature": 0}, path="/v1/completions", method="POST")
+        self.assertEqual(answer["choices"][0]["message"]["content"], plain["choices"][0]["text"])
+        self.assertEqual(answer["usage"], plain["usage"])
+        (files / "tokenizer_config.json").write_text(json.dumps({"chat_template": "{% include 'x' %}"}))
+        broken = ServerProcess(SERVER, *self.model, vocabulary=["--vocab-file", str(files / "vocab.json"), "--merge-file",
+                                                                str(files / "merges.txt")], environment=ENVIRONMENT)
+        status, answer = broken.ask(chat, path="/v1/chat/completions", method="POST")
+        self.assertEqual(status, 400)
+        self.assertIn("no chat template", answer["error"]["message"])
+        self.assertEqual(broken.stop(), 0)
+        self.assertIn('chat_template: line 1: "include" is not supported (chat is refused)', broken.log_text())
+
     def test_64_clients_get_what_each_gets_alone(self):
         requests = []
         for number in range(64):
