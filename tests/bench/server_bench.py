@@ -2,13 +2,14 @@
 """A text generation server under load beside the same texts made offline.
 
 server_bench.py SERVER FLAGS ...                     what the server is: a program and its flags
-  [--clients 64] [--requests 640] [--tokens 64] [--seconds 10] [--soak N] [--generate GENERATE]
+  [--clients 64] [--requests 640] [--tokens 64] [--seconds 10] [--soak N] [--generate GENERATE] [--stream]
 
 First GENERATE makes all texts offline with the same flags, as one batch after another (without it,
 that part is left out; a stand-in has none), and the server's texts are compared with them. Then 64
 clients ask for them at once, each one prompt at a time: tokens/s, p50 and p99. Then `wrk` asks for
 the same prompt for some seconds. --soak: so many mixed requests of 64 clients, and what memory the
-server has at the end of each tenth.
+server has at the end of each tenth. --stream: the clients ask /v1/completions for streams instead of
+PUT /api, and the time to the first token is told, too.
 """
 
 import argparse
@@ -42,6 +43,7 @@ def parse_arguments():
     parser.add_argument("--batch", type=int, default=16, help="texts at a time, on both sides")
     parser.add_argument("--batch-flag", default="--max-batch-size")
     parser.add_argument("--generate")
+    parser.add_argument("--stream", action="store_true")
     parser.add_argument("server")
     return parser.parse_known_args()
 
@@ -73,8 +75,33 @@ def new_tokens(server):
     return sum(map(int, re.findall(r" 200 .* tokens \d+\+(\d+) ", server.log_text())))
 
 
+def read_stream(server, arguments, prompt):
+    """(seconds until its first token, until its end, prompt and text)"""
+    start = time.monotonic()
+    body = json.dumps({"prompt": prompt, "max_tokens": arguments.tokens, "temperature": 0, "stream": True})
+    with server.connect(3600) as connection:
+        connection.sendall((f"POST /v1/completions HTTP/1.0\r\nContent-Type: application/json\r\n"
+                            f"Content-Length: {len(body)}\r\n\r\n{body}").encode())
+        parts, first = [], None
+        while part := connection.recv(65536):
+            first = first or time.monotonic() - start
+            parts.append(part)
+    seconds = time.monotonic() - start
+    answer = b"".join(parts).decode()  # read when all has come: its cost is not the server's
+    assert answer.startswith("HTTP/1.1 200") and answer.endswith("data: [DONE]\n\n"), answer[-1000:]
+    events = [json.loads(line[6:]) for line in answer.splitlines()
+              if line.startswith("data: {")]
+    return first, seconds, prompt + "".join(event["choices"][0]["text"] for event in events)
+
+
 def load(server, arguments, prompts):
+    firsts = []
+
     def ask(prompt):
+        if arguments.stream:
+            first, seconds, text = read_stream(server, arguments, prompt)
+            firsts.append(first)
+            return seconds, text
         start = time.monotonic()
         status, answer = server.ask({"prompts": [prompt], "tokens_to_generate": arguments.tokens,
                                      "top_k": 1}, timeout=3600)
@@ -83,7 +110,10 @@ def load(server, arguments, prompts):
     start = time.monotonic()
     with concurrent.futures.ThreadPoolExecutor(arguments.clients) as pool:
         answers = list(pool.map(ask, prompts))
-    return answers, time.monotonic() - start
+    seconds = time.monotonic() - start
+    if firsts:
+        print(f"first tokens: p50 {statistics.median(firsts) * 1e3:.0f} ms, least {min(firsts) * 1e3:.1f} ms")
+    return answers, seconds
 
 
 def run_wrk(server, arguments):
