@@ -32,7 +32,7 @@ it is current. It lists every flag that Megatron-LM had in a revision from `v2.6
   are the same without it, apart from the rounding of a different kernel or order of sums. Where Megatron would write
   something in addition (W&B, `progress.txt`, profiles), the note says that it is not written.
 
-`generate` and `run_text_generation_server` treat training flags like `evaluate_gpt`, and `dataset_inspect --trace` treats
+`generate`, `score` and `run_text_generation_server` treat training flags like `evaluate_gpt`, and `dataset_inspect --trace` treats
 them like `prepare_cache`. The same table applies to args in checkpoints: a field of the model that is refused here and
 differs from its default is an error on load.
 """

@@ -18,6 +18,7 @@ FAMILIES = {
     "pretrain_gpt": ["kTraining"],
     "evaluate_gpt": ["kTasks", "kTraining"],
     "generate": ["kTextGeneration", "kTraining"],
+    "score": ["kTraining"],
     "run_text_generation_server": ["kTextGeneration", "kTraining"],
     "prepare_cache": ["kTraining"],
     "dataset_inspect": ["kTraining"],
@@ -125,7 +126,7 @@ class EveryArgument(unittest.TestCase):
         answers = ["--termination-id", "--stop-words", "--top-n-logprobs", "--num-samples",
                    "--sample-input-file", "--sample-output-file", "--genfile", "--output-path",
                    "--greedy", "--stream", "--skip-prompt-log-probs", "--inference-repeat-n"]
-        heeded = {"evaluate_gpt": texts, "generate": texts + answers,
+        heeded = {"evaluate_gpt": texts, "score": texts, "generate": texts + answers,
                   "run_text_generation_server": texts + answers,
                   "pretrain_gpt": [*texts, "--yaml-cfg"], "prepare_cache": [*texts, "--yaml-cfg"],
                   "dataset_inspect": [*texts, "--yaml-cfg"],
