@@ -14,9 +14,9 @@
 #include "libmeg/base/condition_variable.h"
 #include "libmeg/dataset/index_format.h"
 #include "libmeg/dataset/indexed_dataset.h"
+#include "libmeg/preprocess/check_outputs.h"
 #include "libmeg/preprocess/internal/check_first_documents.h"
 #include "libmeg/preprocess/internal/check_input.h"
-#include "libmeg/preprocess/internal/check_outputs.h"
 #include "libmeg/preprocess/internal/chunk_tokenizer.h"
 #include "libmeg/preprocess/internal/document_sink.h"
 #include "libmeg/preprocess/internal/ordered_writer.h"
@@ -44,6 +44,14 @@ constexpr size_t kGiantLine = size_t{4} << 20;
 /// likeliest reason.
 constexpr int64_t kEnoughTextToWarn = 1'000'000;
 
+std::vector<std::string> output_files(const PreprocessOptions& options) {
+  std::vector<std::string> files;
+  for (const std::string& dataset : output_datasets(options)) {
+    for (const char* const ending : {".bin", ".idx"}) files.push_back(dataset + ending);
+  }
+  return files;
+}
+
 Status check_options(const PreprocessOptions& options, const tokenizer::Tokenizer& tokenizer,
                      DType dtype) {
   const auto invalid = [](std::string message) {
@@ -51,7 +59,7 @@ Status check_options(const PreprocessOptions& options, const tokenizer::Tokenize
   };
   MEG_RETURN_IF_ERROR(check_input(options.inputs, options.json_keys, options.max_documents));
   MEG_RETURN_IF_ERROR(dataset::check_is_path(options.output_prefix));
-  MEG_RETURN_IF_ERROR(check_outputs(options));
+  MEG_RETURN_IF_ERROR(check_outputs(options.inputs, output_files(options)));
   if (options.workers < 1 || options.partitions < 1 || options.chunk_bytes < 1) {
     return invalid("workers, partitions and chunk_bytes: expected at least 1");
   }

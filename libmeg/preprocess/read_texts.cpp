@@ -19,6 +19,10 @@
 // Reads the texts of inputs for visitors, one thread each, without order: counting words for a
 // tokenizer does not need it. Errors are nevertheless the same for any number of threads:
 // reasons are kept with the number of their chunk, and the first chunk's one is reported.
+//
+// In order, a thread that has read a chunk waits until those before it have come as far: chunks are
+// handed out in order, so the thread of the first one never waits, and there is one chunk per
+// thread.
 
 namespace meg::preprocess {
 namespace {
@@ -27,6 +31,9 @@ Status check_options(const ReadTextsOptions& options, std::span<TextVisitor* con
   MEG_RETURN_IF_ERROR(check_input(options.inputs, options.json_keys, options.max_documents));
   if (visitors.empty() || options.chunk_bytes < 1) {
     return Status(StatusCode::kInvalidArgument, "visitors and chunk_bytes: expected at least 1");
+  }
+  if (options.max_documents && options.in_order) {
+    return Status(StatusCode::kInvalidArgument, "in_order: cannot be combined with max_documents");
   }
   if (!options.max_documents || options.input.shard.count <= 1) return {};
   return Status(StatusCode::kInvalidArgument, "shard: cannot be combined with max_documents");
@@ -75,7 +82,7 @@ class Reading {
     std::unique_lock lock(mutex_);
     while (!all_ended_.wait_for(lock, kProgressInterval, [this] { return working_ == 0; })) {
       report(progress, lock);
-      if (stopped_) source_.interrupt();
+      if (stopped_ || is_enough()) source_.interrupt();
     }
     if (status_.ok()) report(progress, lock);
   }
@@ -110,12 +117,25 @@ class Reading {
     while (!stopped()) {
       const Result<bool> more = source_.next(chunk);
       if (!more.has_value()) {
+        if (options_.in_order && !wait_for_turn(settled_, chunk.number)) return;
         const std::lock_guard lock(mutex_);
         return stop(more.error(), chunk.number);
       }
       if (!*more) return;
       read_chunk(chunk, reader, visitor);
     }
+  }
+
+  /// Waits until `done` parts are all before this one; false where it does not count any more.
+  bool wait_for_turn(const int64_t& done, int64_t number) {
+    std::unique_lock lock(mutex_);
+    turn_changed_.wait(lock, [&] { return stopped_ || number > last_part_ || done == number; });
+    return !stopped_ && number <= last_part_;
+  }
+
+  void take_turn(int64_t& done) {
+    ++done;
+    turn_changed_.notify_all();
   }
 
   void read_chunk(const TextChunk& chunk, DocumentReader& reader, TextVisitor& visitor) {
@@ -126,6 +146,14 @@ class Reading {
     const auto take = [&](std::string_view document, size_t record) -> Result<bool> {
       if (left == 0 || !error.ok()) return true;
       MEG_RETURN_IF_ERROR(reader.read(document, record, chunk));
+      bool has_list = false;
+      for (size_t key = 0; key < options_.json_keys.size(); ++key) {
+        has_list = has_list || reader.texts(key).is_list();
+      }
+      const bool is_json =
+          chunk.format == RecordFormat::kJsonLines || chunk.format == RecordFormat::kJsonElements;
+      MEG_RETURN_IF_ERROR(
+          visitor.begin_document(is_json ? document : std::string_view(), has_list));
       --left;
       for (size_t key = 0; key < options_.json_keys.size(); ++key) {
         for (const std::string_view text : reader.texts(key)) {
@@ -139,21 +167,44 @@ class Reading {
     DocumentCounts counts;
     read_documents(chunk, options_.on_error == OnError::kFail, take, counts);
     counts.documents = std::min(counts.documents, documents_left_);
-    finish(chunk, counts, text_bytes, std::move(error));
+    if (!options_.in_order) {
+      const std::lock_guard lock(mutex_);
+      return finish(chunk, counts, text_bytes, std::move(error));
+    }
+    if (!wait_for_turn(settled_, chunk.number)) return;
+    bool more = true;
+    if (error.ok()) {
+      const Result<bool> settled = visitor.settle();
+      error = settled.status();
+      more = !settled.has_value() || *settled;
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      if (!more) last_part_ = chunk.number;
+      finish(chunk, counts, text_bytes, std::move(error));
+      take_turn(settled_);
+    }
+    error = visitor.pack();
+    if (!wait_for_turn(written_, chunk.number)) return;
+    if (error.ok()) error = visitor.write();
+    const std::lock_guard lock(mutex_);
+    if (!error.ok()) stop(std::move(error), chunk.number);
+    take_turn(written_);
   }
 
   void finish(const TextChunk& chunk, const DocumentCounts& counts, int64_t text_bytes,
               Status error) {
-    const std::lock_guard lock(mutex_);
     if (options_.max_documents) documents_left_ -= counts.documents;
     places_.add(chunk, counts);
     summary_.documents += counts.documents;
     summary_.input_bytes += static_cast<int64_t>(chunk.lines.size());
     summary_.text_bytes += text_bytes;
     summary_.skipped_lines += counts.bad_line_count;
+    if (chunk.number == last_part_ && error.ok()) return;  // Its bad line is none.
     keep_first(chunk.number, counts.bad_lines);
     const bool is_bad = counts.bad_line_count > 0 && options_.on_error == OnError::kFail;
     if (is_bad || documents_left_ == 0) stopped_ = true;
+    turn_changed_.notify_all();
     if (!error.ok()) stop(std::move(error), chunk.number);
     if (!chunk.error.ok() && documents_left_ > 0) stop(chunk.error, chunk.number);
   }
@@ -173,6 +224,7 @@ class Reading {
   /// Ends the work; of several reasons that of the first chunk holds.
   void stop(Status reason, int64_t chunk) {
     stopped_ = true;
+    turn_changed_.notify_all();
     if (!status_.ok() && status_chunk_ <= chunk) return;
     status_ = std::move(reason);
     status_chunk_ = chunk;
@@ -180,8 +232,10 @@ class Reading {
 
   bool stopped() const {
     const std::lock_guard lock(mutex_);
-    return stopped_;
+    return stopped_ || is_enough();
   }
+
+  bool is_enough() const { return last_part_ < std::numeric_limits<int64_t>::max(); }
 
   const ReadTextsOptions& options_;
   TextSource& source_;
@@ -196,6 +250,12 @@ class Reading {
   std::vector<PlacedLine> bad_lines_;  // the first, in order
   ChunkPlaces places_;
   ReadTextsSummary summary_;
+
+  // In order.
+  std::condition_variable turn_changed_;
+  int64_t settled_ = 0;                                      // parts
+  int64_t written_ = 0;                                      // parts
+  int64_t last_part_ = std::numeric_limits<int64_t>::max();  // that counts
 };
 
 }  // namespace

@@ -23,6 +23,9 @@ struct ReadTextsOptions {
   std::vector<std::string> json_keys = {"text"};
   OnError on_error = OnError::kFail;
   size_t chunk_bytes = size_t{1} << 20;
+  /// Visitors end parts in the order of the input, and say when it is enough: TextVisitor::settle.
+  /// Not with max_documents.
+  bool in_order = false;
 };
 
 struct ReadTextsSummary {
@@ -43,9 +46,27 @@ class TextVisitor {
   /// number: counts up from 0 in the order of the input.
   virtual void begin_part(int64_t /*number*/) {}
 
-  /// text: valid UTF-8 with text::kTextPadding readable bytes after it, valid during the call. An
-  /// error ends the work.
+  /// Called before the texts of each document. json: the object that holds it, with
+  /// text::kTextPadding readable bytes after it, valid until the next document; empty in other
+  /// formats. has_list: a key has not one text, but a list. An error, which begins with `byte N` of
+  /// the document, makes it a bad line.
+  virtual Status begin_document(std::string_view /*json*/, bool /*has_list*/) { return {}; }
+
+  /// text: valid UTF-8 with text::kTextPadding readable bytes after it, valid until the next
+  /// document. An error ends the work.
   virtual Status visit(std::string_view text) = 0;
+
+  // With ReadTextsOptions::in_order a part ends in three steps.
+
+  /// Called when the parts before it are settled, one visitor at a time. False: it is enough, no
+  /// later part counts, nor does a bad line after this part's documents.
+  virtual Result<bool> settle() { return true; }
+
+  /// Called then, by all visitors at once.
+  virtual Status pack() { return {}; }
+
+  /// Called when the parts before it are written, one visitor at a time.
+  virtual Status write() { return {}; }
 };
 
 /// Hands every text of the inputs to one of the visitors, each of which has a thread of its own.

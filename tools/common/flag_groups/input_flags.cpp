@@ -71,7 +71,7 @@ Result<preprocess::Shard> shard_of_environment() {
 
 }  // namespace
 
-Flag declare_input_flags(Flags& flags, InputFlags& input) {
+Flag declare_input_flags(Flags& flags, InputFlags& input, const std::string& max_documents) {
   flags.group("Input");
   const Flag inputs =
       flags.list("--input", &input.inputs, "FILE...",
@@ -93,7 +93,7 @@ Flag declare_input_flags(Flags& flags, InputFlags& input) {
       .choices({"file", "line"});
   flags.value("--txt-separator", &input.txt_separator, "TEXT",
               "separator of the documents in plain text; \\n, \\r, \\t and \\\\ as in C");
-  flags.value("--max-documents", &input.max_documents, "N", "stop after N documents")
+  flags.value("--max-documents", &input.max_documents, "N", max_documents)
       .range(1, std::numeric_limits<int64_t>::max());
   flags
       .value("--max-compression-ratio", &input.max_compression_ratio, "N",

@@ -25,8 +25,9 @@ struct InputFlags {
 };
 
 /// Declares the flags of the group "Input"; returns --input, which may be left out unless it is
-/// required().
-Flag declare_input_flags(Flags& flags, InputFlags& input);
+/// required(). max_documents: the help of --max-documents.
+Flag declare_input_flags(Flags& flags, InputFlags& input,
+                         const std::string& max_documents = "stop after N documents");
 
 /// Sets `options` from them after the command line was parsed, except for the inputs' names and
 /// --max-documents. kInvalidArgument for wrong values.

@@ -1,4 +1,4 @@
-#include "libmeg/preprocess/internal/check_outputs.h"
+#include "libmeg/preprocess/check_outputs.h"
 
 #include <fnmatch.h>
 #include <sys/stat.h>
@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "libmeg/preprocess/internal/document_sink.h"
 #include "libmeg/preprocess/sources/internal/input_file.h"
 #include "libmeg/s3/object_store.h"
 
@@ -38,13 +37,10 @@ fs::path normal(const fs::path& path) {
 /// The files of a run, to be asked for by what might read them. All are in one folder.
 class Outputs {
  public:
-  explicit Outputs(const PreprocessOptions& options) {
-    for (const std::string& dataset : output_datasets(options)) {
-      for (const char* const ending : {".bin", ".idx"}) {
-        names_.push_back(dataset + ending);
-        paths_.push_back(normal(names_.back()));
-        if (const auto id = file_id(names_.back())) present_.emplace(*id, names_.back());
-      }
+  explicit Outputs(std::vector<std::string> names) : names_(std::move(names)) {
+    for (const std::string& name : names_) {
+      paths_.push_back(normal(name));
+      if (const auto id = file_id(name)) present_.emplace(*id, name);
     }
   }
 
@@ -73,18 +69,18 @@ class Outputs {
            !paths_.front().filename().string().starts_with('.');
   }
 
-  std::vector<std::string> names_;  // as the options spell them
+  std::vector<std::string> names_;  // as they were given
   std::vector<fs::path> paths_;
   std::map<FileId, std::string> present_;
 };
 
 }  // namespace
 
-Status check_outputs(const PreprocessOptions& options) {
-  const Outputs outputs(options);
-  for (const std::string& input : options.inputs) {
+Status check_outputs(const std::vector<std::string>& inputs, std::vector<std::string> outputs) {
+  const Outputs files(std::move(outputs));
+  for (const std::string& input : inputs) {
     if (input == kStandardInput || s3::is_address(input)) continue;
-    const std::string found = outputs.among(input);
+    const std::string found = files.among(input);
     if (found.empty()) continue;
     return make_error(StatusCode::kInvalidArgument,
                       "{}: expected inputs without the files to be written, found {} among them",

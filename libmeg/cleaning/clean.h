@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "libmeg/base/progress.h"
+#include "libmeg/base/result.h"
+#include "libmeg/preprocess/preprocess.h"
+#include "libmeg/preprocess/sources/input_options.h"
+#include "libmeg/tokenizer/interface/tokenizer.h"
+
+namespace meg::cleaning {
+
+/// A key of a JSON object, and what its value must be for the document to stay.
+struct KeyRule {
+  std::string key;
+  std::optional<std::string> pattern;  ///< RE2 that must occur in a string.
+  std::optional<double> min, max;      ///< Of a number; both ends are allowed.
+};
+
+/// What is done with documents. Steps run in the order of these fields.
+struct CleanOptions {
+  std::vector<std::string> inputs;
+  preprocess::InputOptions input;
+  /// The first holds the text. Of JSON all keys are written, of other formats these.
+  std::vector<std::string> json_keys = {"text"};
+  preprocess::OnError on_error = preprocess::OnError::kFail;
+
+  std::vector<KeyRule> key_rules;  ///< A missing key, or one of another type, does not fit.
+  std::optional<int64_t> min_chars, max_chars;    ///< Characters (code points) of the text.
+  std::optional<int64_t> min_tokens, max_tokens;  ///< Tokens of the text by `tokenizer`.
+  const tokenizer::Tokenizer* tokenizer = nullptr;
+  bool exact_duplicates = false;         ///< Of equal texts only the first stays.
+  std::optional<int64_t> max_documents;  ///< Ends the output, and the work.
+
+  /// JSON lines; compressed where the name ends in .gz or .zst.
+  std::string output;
+
+  int workers = 1;
+  size_t chunk_bytes = size_t{1} << 20;
+};
+
+/// What a step did.
+struct StepCounts {
+  std::string name;                        ///< As the option that asks for it.
+  int64_t documents = 0;                   ///< That came to it.
+  int64_t bytes = 0;                       ///< Of their texts.
+  int64_t removed = 0;                     ///< Documents.
+  int64_t removed_bytes = 0;               ///< Of texts, those of documents that stay included.
+  std::map<std::string, int64_t> reasons;  ///< Documents removed, where there is more than one.
+};
+
+struct CleanSummary {
+  int64_t documents = 0;        ///< Read.
+  int64_t input_bytes = 0;      ///< Read.
+  int64_t text_bytes = 0;       ///< UTF-8 of the texts read.
+  int64_t kept = 0;             ///< Documents written.
+  int64_t kept_text_bytes = 0;  ///< UTF-8 of their texts.
+  int64_t output_bytes = 0;     ///< Of the file.
+  int64_t skipped_lines = 0;
+  std::vector<StepCounts> steps;
+  std::vector<std::string> skipped_examples;
+  std::vector<std::string> warnings;
+};
+
+/// Documents in, documents out, in their order: every input of preprocess() to JSON lines. A JSON
+/// object is written as it was read, with all of its keys, unless a step changes its text. A text
+/// that is a list of strings is a bad line.
+///
+/// The bytes depend neither on the number of workers nor on chunk_bytes. Memory is bounded by
+/// workers x chunk and the longest line, and grows with the documents only for exact_duplicates, by
+/// 32 to 64 bytes for each that differs. The output appears at the end; after an error nothing is
+/// left behind. Errors: as read_texts().
+Result<CleanSummary> clean(const CleanOptions& options, const ProgressCallback& progress);
+
+}  // namespace meg::cleaning

@@ -1,0 +1,157 @@
+#include <fmt/format.h>
+#include <re2/re2.h>
+
+#include <charconv>
+#include <limits>
+#include <system_error>
+#include <utility>
+
+#include "libmeg/cleaning/internal/step.h"
+#include "libmeg/text/json/json_object.h"
+#include "libmeg/text/utf8.h"
+
+// The steps that look at one document's keys or length, and the order of all steps.
+
+namespace meg::cleaning {
+namespace {
+
+constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
+
+/// A KeyRule, ready.
+struct CompiledRule {
+  KeyRule rule;
+  std::unique_ptr<re2::RE2> pattern;
+};
+
+class KeyStep : public Step {
+ public:
+  explicit KeyStep(std::shared_ptr<const std::vector<CompiledRule>> rules)
+      : rules_(std::move(rules)) {}
+
+  Result<std::string_view> run(Document& document) override {
+    for (const CompiledRule& compiled : *rules_) {
+      const std::string_view value = text::find_json_value(document.json, compiled.rule.key);
+      if (!fits(compiled, value)) return std::string_view(compiled.rule.key);
+    }
+    return std::string_view();
+  }
+
+ private:
+  bool fits(const CompiledRule& compiled, std::string_view value) {
+    if (value.empty()) return false;
+    if (compiled.pattern != nullptr) {
+      if (value.front() != '"') return false;
+      const std::string_view text = text::json_string_text(value, buffer_);
+      return re2::RE2::PartialMatch(re2::StringPiece(text.data(), text.size()), *compiled.pattern);
+    }
+    double number = 0;
+    const auto parsed = std::from_chars(value.data(), value.data() + value.size(), number);
+    if (parsed.ec != std::errc() || parsed.ptr != value.data() + value.size()) return false;
+    const KeyRule& rule = compiled.rule;
+    return number >= rule.min.value_or(-std::numeric_limits<double>::infinity()) &&
+           number <= rule.max.value_or(std::numeric_limits<double>::infinity());
+  }
+
+  std::shared_ptr<const std::vector<CompiledRule>> rules_;
+  std::string buffer_;
+};
+
+int64_t count_characters(std::string_view text) {
+  int64_t count = 0;
+  for (const char byte : text) count += text::is_continuation_byte(byte) ? 0 : 1;
+  return count;
+}
+
+class CharsStep : public Step {
+ public:
+  CharsStep(int64_t min, int64_t max) : min_(min), max_(max) {}
+
+  Result<std::string_view> run(Document& document) override {
+    const int64_t count = count_characters(document.text);
+    return std::string_view(count < min_ ? "min_chars" : count > max_ ? "max_chars" : "");
+  }
+
+ private:
+  int64_t min_, max_;
+};
+
+class TokensStep : public Step {
+ public:
+  TokensStep(const tokenizer::Tokenizer& tokenizer, int64_t min, int64_t max)
+      : encoder_(tokenizer.new_encoder(DType::kInt32)),
+        tokens_(DType::kInt32),
+        min_(min),
+        max_(max) {}
+
+  Result<std::string_view> run(Document& document) override {
+    tokens_.clear();
+    MEG_RETURN_IF_ERROR(encoder_->encode(document.text, tokens_));
+    const auto count = static_cast<int64_t>(tokens_.size());
+    return std::string_view(count < min_ ? "min_tokens" : count > max_ ? "max_tokens" : "");
+  }
+
+ private:
+  std::unique_ptr<tokenizer::TokenEncoder> encoder_;
+  tokenizer::TokenBuffer tokens_;
+  int64_t min_, max_;
+};
+
+Status check_range(std::string_view min_name, std::optional<int64_t> min, std::string_view max_name,
+                   std::optional<int64_t> max) {
+  if (min.value_or(0) < 0 || max.value_or(0) < 0 || min.value_or(0) > max.value_or(kNoLimit)) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "`{}`, `{}`: expected 0 <= {} <= {}, found {}, {}", min_name, max_name,
+                      min_name, max_name, min.value_or(0), max.value_or(kNoLimit));
+  }
+  return {};
+}
+
+Result<StepPlan> plan_key_rules(const CleanOptions& options) {
+  auto rules = std::make_shared<std::vector<CompiledRule>>();
+  for (const KeyRule& rule : options.key_rules) {
+    CompiledRule compiled{.rule = rule, .pattern = nullptr};
+    if (rule.pattern) {
+      compiled.pattern = std::make_unique<re2::RE2>(*rule.pattern, re2::RE2::Quiet);
+      if (!compiled.pattern->ok()) {
+        return make_error(StatusCode::kInvalidArgument, "{}: expected a regular expression, {}",
+                          *rule.pattern, compiled.pattern->error());
+      }
+    }
+    rules->push_back(std::move(compiled));
+  }
+  return StepPlan{.name = "key_rules",
+                  .make = [rules] { return std::make_unique<KeyStep>(rules); }};
+}
+
+}  // namespace
+
+Result<std::vector<StepPlan>> plan_steps(const CleanOptions& options) {
+  std::vector<StepPlan> plans;
+  if (!options.key_rules.empty()) {
+    MEG_ASSIGN_OR_RETURN(StepPlan plan, plan_key_rules(options));
+    plans.push_back(std::move(plan));
+  }
+  MEG_RETURN_IF_ERROR(check_range("min_chars", options.min_chars, "max_chars", options.max_chars));
+  if (options.min_chars || options.max_chars) {
+    plans.push_back({.name = "chars", .make = [&options] {
+                       return std::make_unique<CharsStep>(options.min_chars.value_or(0),
+                                                          options.max_chars.value_or(kNoLimit));
+                     }});
+  }
+  MEG_RETURN_IF_ERROR(
+      check_range("min_tokens", options.min_tokens, "max_tokens", options.max_tokens));
+  if (options.min_tokens || options.max_tokens) {
+    if (options.tokenizer == nullptr) {
+      return Status(StatusCode::kInvalidArgument,
+                    "`min_tokens`, `max_tokens`: require `tokenizer_type`");
+    }
+    plans.push_back({.name = "tokens", .make = [&options] {
+                       return std::make_unique<TokensStep>(*options.tokenizer,
+                                                           options.min_tokens.value_or(0),
+                                                           options.max_tokens.value_or(kNoLimit));
+                     }});
+  }
+  return plans;
+}
+
+}  // namespace meg::cleaning

@@ -1,0 +1,202 @@
+#!/usr/bin/env python3
+"""clean_dataset: what comes in goes out as it was, in order, but for what the flags remove.
+
+clean_dataset_test.py CLEAN_DATASET TESTDATA
+"""
+import gzip
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PROGRAM, TESTDATA = "", ""
+TOKENIZER = ["--tokenizer-type", "GPT2BPETokenizer"]
+
+
+def lines_of(documents):
+    return "".join(json.dumps(document, ensure_ascii=False) + "\n" for document in documents)
+
+
+class CleanDataset(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="meg-test-")
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def write(self, name, content):
+        with open(self.path(name), "wb") as file:
+            file.write(content if isinstance(content, bytes) else content.encode())
+        return self.path(name)
+
+    def run_program(self, *flags, output="out.jsonl", **options):
+        command = [PROGRAM, *map(str, flags), "--output", self.path(output)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=300, **options)
+
+    def clean(self, documents, *flags, workers=2):
+        """What a run makes of documents, and its report."""
+        source = self.write("in.jsonl", documents if isinstance(documents, (str, bytes)) else lines_of(documents))
+        done = self.run_program("--input", source, "--workers", workers, "--json", *flags)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(self.path("out.jsonl"), encoding="utf-8") as file:
+            return [json.loads(line) for line in file], json.loads(done.stdout)
+
+    def fails_with(self, pattern, *flags, code=2):
+        done = self.run_program(*flags, output="none.jsonl")
+        self.assertEqual(done.returncode, code, done.stderr)
+        self.assertRegex(done.stderr, pattern)
+        self.assertEqual(done.stderr.count("error: "), 1)
+        self.assertEqual([name for name in os.listdir(self.folder) if name.startswith("none")], [])
+
+    def corpus(self, count=5000, seed=1):
+        random.seed(seed)
+        words = "the of and Ångström 中文 \U0001f600 \\ \" \n \t tab\u0001 longerword".split(" ")
+        return [{"id": i, "meta": {"a": [1, 2.5e3, None]},
+                 "text": " ".join(random.choices(words, k=random.randrange(40)))} for i in range(count)]
+
+    def test_lines_are_written_as_they_were_read(self):
+        text = '{"id": 7,  "text":"\\u00e9 \\/ x",\t"k": {"a": [1.0, "]}"]}, "z": NaN}\n\n  {"text": ""}\r\n{"text": "b"}'
+        source = self.write("in.jsonl", text)
+        self.assertEqual(self.run_program("--input", source).returncode, 0)
+        with open(self.path("out.jsonl")) as file:
+            self.assertEqual(file.read(), '{"id": 7,  "text":"\\u00e9 \\/ x",\t"k": {"a": [1.0, "]}"]}, "z": NaN}\n'
+                                          '  {"text": ""}\n{"text": "b"}\n')
+
+    def test_order_and_bytes_do_not_depend_on_workers(self):
+        documents = self.corpus()
+        expected = [document for document in documents if len(document["text"]) >= 100]
+        for workers in (1, 2, 7):
+            kept, report = self.clean(documents, "--min-chars", 100, workers=workers)
+            self.assertEqual(kept, expected)
+        self.assertEqual((report["documents"], report["kept"]), (len(documents), len(expected)))
+        step, = report["steps"]
+        size = sum(len(document["text"].encode()) for document in documents)
+        self.assertEqual(step["documents"], len(documents))
+        self.assertEqual(step["removed"], len(documents) - len(expected))
+        self.assertEqual((step["bytes"], report["bytes"]), (size, size))
+        self.assertEqual(size - step["removed_bytes"], report["kept_bytes"])
+        self.assertEqual(report["output_bytes"], os.path.getsize(self.path("out.jsonl")))
+
+    def test_characters_are_code_points(self):
+        kept, report = self.clean([{"text": "é中\U0001f600"}, {"text": "ab"}, {"text": "abcd"}],
+                                  "--min-chars", 3, "--max-chars", 3)
+        self.assertEqual([document["text"] for document in kept], ["é中\U0001f600"])
+        self.assertEqual(report["steps"][0]["reasons"], {"max_chars": 1, "min_chars": 1})
+
+    def test_tokens_are_those_of_the_tokenizer(self):
+        flags = [*TOKENIZER, "--vocab-file", f"{TESTDATA}/tokenizer/vocab.json", "--merge-file",
+                 f"{TESTDATA}/tokenizer/merges.txt"]
+        documents = self.corpus(300)
+        source = self.write("in.jsonl", lines_of(documents))
+        prefix = self.path("tokens")
+        subprocess.run([os.path.join(os.path.dirname(PROGRAM), "preprocess_data"), "--input", source,
+                        "--output-prefix", prefix, *flags, "--min-tokens", "30"], check=True, capture_output=True)
+        listed = subprocess.run([os.path.join(os.path.dirname(PROGRAM), "dataset_inspect"), prefix + "_text_document",
+                                 "--json"], check=True, capture_output=True, text=True)
+        kept, report = self.clean(documents, *flags, "--min-tokens", 30)
+        self.assertEqual(len(kept), json.loads(listed.stdout)["documents"])
+        self.assertTrue(0 < len(kept) < len(documents))
+        self.fails_with("--tokenizer-type", "--input", source, "--min-tokens", 3)
+
+    def test_keys_must_match_or_be_in_range(self):
+        documents = [{"text": "a", "lang": "en", "score": 0.5}, {"text": "b", "lang": "de", "score": 0.9},
+                     {"text": "c", "score": 0.9}, {"text": "d", "lang": "en", "score": "0.9"},
+                     {"text": "e", "lang": "en", "score": 3}, {"text": "f", "l\u0061ng": "\u0065n", "score": -1e3},
+                     {"text": "g", "lang": 5, "score": 0.5}]
+        kept, report = self.clean(documents, "--require-match", "lang=^en$", "--require-range", "score=..1")
+        self.assertEqual([document["text"] for document in kept], ["a", "f"])
+        self.assertEqual(report["steps"][0]["reasons"], {"lang": 3, "score": 2})
+        source = self.write("in.jsonl", lines_of(documents))
+        for flag, value, message in (("--require-match", "lang", "KEY=REGEX"), ("--require-match", "lang=(", "regular"),
+                                     ("--require-range", "a=1", "KEY=MIN..MAX"), ("--require-range", "a=x..", "number")):
+            self.fails_with(message, "--input", source, flag, value)
+
+    def test_exact_duplicates_keep_the_first(self):
+        documents = self.corpus(3000)
+        for i, document in enumerate(documents):
+            document["text"] = documents[i % 700]["text"]
+        seen, expected = set(), []
+        for document in documents:
+            if document["text"] not in seen:
+                expected.append(document)
+            seen.add(document["text"])
+        for workers in (1, 5):
+            kept, report = self.clean(documents, "--exact-duplicates", workers=workers)
+            self.assertEqual(kept, expected)
+        self.assertEqual(report["steps"][0]["removed"], len(documents) - len(expected))
+
+    def test_max_documents_counts_what_is_written(self):
+        documents = self.corpus(20000)
+        expected = [document for document in documents if len(document["text"]) >= 100][:777]
+        for workers in (1, 4):
+            kept, _ = self.clean(documents, "--min-chars", 100, "--max-documents", 777, workers=workers)
+            self.assertEqual(kept, expected)
+        # A bad line after them is none, one before them is.
+        lines = lines_of(documents[:50])
+        kept, _ = self.clean(lines + "no json\n", "--max-documents", 50)
+        self.assertEqual(len(kept), 50)
+        source = self.write("in.jsonl", lines + "no json\n")
+        self.fails_with("line 51, byte 1", "--input", source, "--max-documents", 51, code=1)
+
+    def test_compressed_outputs_and_other_inputs(self):
+        documents = self.corpus(3000)
+        source = self.write("in.jsonl", lines_of(documents))
+        for name in ("out.jsonl.gz", "out.jsonl.zst"):
+            done = self.run_program("--input", source, output=name)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(self.run_program("--input", self.path(name)).returncode, 0)
+            with open(self.path("out.jsonl")) as file:
+                self.assertEqual(file.read(), lines_of(documents))
+        with gzip.open(self.path("out.jsonl.gz"), "rt", encoding="utf-8") as file:
+            self.assertEqual(file.read(), lines_of(documents))
+        table = self.write("in.csv", 'text,url\n"a ""b""\nc",http://x\nd,http://y\n')
+        done = self.run_program("--input", table, "--json-keys", "text", "url")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(self.path("out.jsonl")) as file:
+            self.assertEqual([json.loads(line) for line in file],
+                             [{"text": 'a "b"\nc', "url": "http://x"}, {"text": "d", "url": "http://y"}])
+        array = self.write("in.json", json.dumps(documents[:9], indent=1))
+        self.assertEqual(self.run_program("--input", array).returncode, 0)
+        with open(self.path("out.jsonl")) as file:
+            self.assertEqual([json.loads(line) for line in file], documents[:9])
+
+    def test_bad_lines_are_those_of_preprocess_data(self):
+        good = '{"text": "a"}\n'
+        for line, place in (("x\n", "line 2, byte 1: "), ('{"t": "a"}\n', "line 2, byte 1: .*text"),
+                            ('{"text": 5}\n', 'line 2, byte 10: key "text": expected a string'),
+                            (b'{"text": "\xff"}\n', "line 2, byte 11: "),
+                            ('{"text": ["a"]}\n', "line 2, byte 1: expected a string, found a list")):
+            source = self.write("in.jsonl", good.encode() + (line if isinstance(line, bytes) else line.encode())
+                                + good.encode())
+            self.fails_with(place, "--input", source, code=1)
+            done = self.run_program("--input", source, "--on-error", "skip")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            with open(self.path("out.jsonl")) as file:
+                self.assertEqual(file.read(), good * 2)
+
+    def test_an_empty_result_says_why(self):
+        done = self.run_program("--input", self.write("in.jsonl", '{"text": "a"}\n'), "--min-chars", 5)
+        self.assertEqual(done.returncode, 0)
+        self.assertRegex(done.stderr, r"^warning: no documents: .*out.jsonl is empty \(1 removed by chars\)\n$")
+        self.assertEqual(os.path.getsize(self.path("out.jsonl")), 0)
+
+    def test_wrong_command_lines(self):
+        source = self.write("in.jsonl", '{"text": "a"}\n')
+        self.fails_with("min_chars|--min-chars", "--input", source, "--min-chars", 9, "--max-chars", 3)
+        self.fails_with("--append-eod", "--input", source, "--append-eod", code=1)
+        done = self.run_program("--input", source, output="in.jsonl")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("expected inputs without the files to be written", done.stderr)
+        self.assertTrue(os.path.getsize(source) > 0)
+        packed = self.write("in.gz", gzip.compress(b'{"text": "a"}\n' * 999)[:-20])
+        self.fails_with("ends in the middle", "--input", packed, code=1)
+
+
+if __name__ == "__main__":
+    PROGRAM, TESTDATA = sys.argv[1:3]
+    unittest.main(argv=sys.argv[:1])

@@ -1,0 +1,242 @@
+// Documents to fewer and cleaner documents. Stands for the steps of Megatron-LM tools/openwebtext.
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cstdio>
+#include <limits>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "libmeg/base/stopwatch.h"
+#include "libmeg/base/thread_pool.h"
+#include "libmeg/cleaning/clean.h"
+#include "libmeg/megatron/argument_table.h"
+#include "libmeg/megatron/argument_values.h"
+#include "libmeg/tokenizer/registry/open_tokenizer.h"
+#include "tools/common/byte_size.h"
+#include "tools/common/flag_groups/input_flags.h"
+#include "tools/common/flag_groups/tokenizer_flags.h"
+#include "tools/common/flags/flags.h"
+#include "tools/common/interruption.h"
+#include "tools/common/json_output.h"
+#include "tools/common/progress_bar.h"
+#include "tools/common/report.h"
+#include "tools/common/run_program.h"
+
+namespace meg::tools {
+namespace {
+
+constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+
+/// What the command line says.
+struct Arguments {
+  megatron::ArgumentValues args;
+  InputFlags input;
+  std::string on_error = "fail";
+  std::vector<std::string> require_match, require_range;
+  int64_t workers = available_processors();
+  int64_t log_interval = 100'000;
+  bool json = false;
+
+  // What finish() makes of them.
+  cleaning::CleanOptions options;
+  tokenizer::TokenizerOptions tokenizer;
+};
+
+ArgumentScope scope() {
+  std::vector<std::string> fields =
+      megatron::fields_read_by([](const megatron::FieldLookup& lookup) {
+        megatron::FieldReader args(lookup);
+        tokenizer::TokenizerOptions().take_fields(args);
+      });
+  return {.reads = std::move(fields), .required = {}, .idle = {}, .idle_fields = {}};
+}
+
+void declare(Flags& flags, Arguments& arguments) {
+  cleaning::CleanOptions& options = arguments.options;
+  declare_input_flags(flags, arguments.input, "stop after N documents have been written")
+      .required();
+  flags.list("--json-keys", &options.json_keys, "KEY...",
+             "the key of the text, then further ones; of JSON all keys are written, of other "
+             "formats these");
+  flags.value("--on-error", &arguments.on_error, "WHAT", "what to do with an invalid line")
+      .choices({"fail", "skip"});
+  flags.group("Steps, in this order");
+  flags.list("--require-match", &arguments.require_match, "KEY=REGEX...",
+             "remove documents without a string at KEY in which the RE2 pattern occurs");
+  flags.list("--require-range", &arguments.require_range, "KEY=MIN..MAX...",
+             "remove documents without a number from MIN to MAX at KEY; either may be left out");
+  flags.value("--min-chars", &options.min_chars, "N", "remove texts of fewer than N characters")
+      .range(0, kMost);
+  flags.value("--max-chars", &options.max_chars, "N", "remove texts of more than N characters")
+      .range(0, kMost);
+  flags
+      .value("--min-tokens", &options.min_tokens, "N",
+             "remove texts of fewer than N tokens; requires --tokenizer-type")
+      .range(0, kMost);
+  flags.value("--max-tokens", &options.max_tokens, "N", "remove texts of more than N tokens")
+      .range(0, kMost);
+  flags.toggle("--exact-duplicates", &options.exact_duplicates,
+               "of documents with the same text keep only the first");
+  flags.group("Output and work");
+  flags
+      .value("--output", &options.output, "FILE",
+             "JSON lines; compressed where the name ends in .gz or .zst")
+      .required();
+  flags.value("--workers", &arguments.workers, "N", "threads").range(1, 4096);
+  flags.value("--log-interval", &arguments.log_interval, "N",
+              "documents between progress lines if standard error is not a terminal");
+  flags.toggle("--json", &arguments.json, "print one JSON object, and nothing else");
+  flags.arguments(megatron::argument_rows(megatron::ArgumentFamily::kPreprocess), scope(),
+                  &arguments.args);
+}
+
+Result<std::optional<double>> parse_bound(std::string_view text) {
+  if (text.empty()) return std::optional<double>();
+  double number = 0;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (parsed.ec == std::errc() && parsed.ptr == text.data() + text.size()) {
+    return std::optional<double>(number);
+  }
+  return make_error(StatusCode::kInvalidArgument, "expected a number, found {}", text);
+}
+
+Status add_key_rules(const Arguments& arguments, std::vector<cleaning::KeyRule>& rules) {
+  for (const std::string& text : arguments.require_match) {
+    const size_t sign = text.find('=');
+    if (sign == text.npos || sign == 0) {
+      return make_error(StatusCode::kInvalidArgument,
+                        "--require-match: expected KEY=REGEX, found {}", text);
+    }
+    rules.push_back({.key = text.substr(0, sign),
+                     .pattern = text.substr(sign + 1),
+                     .min = std::nullopt,
+                     .max = std::nullopt});
+  }
+  for (const std::string& text : arguments.require_range) {
+    const size_t sign = text.find('=');
+    const size_t dots = text.find("..", sign == text.npos ? 0 : sign);
+    if (sign == text.npos || sign == 0 || dots == text.npos) {
+      return make_error(StatusCode::kInvalidArgument,
+                        "--require-range: expected KEY=MIN..MAX, found {}", text);
+    }
+    const std::string_view all = text;
+    const auto min = parse_bound(all.substr(sign + 1, dots - sign - 1));
+    const auto max = parse_bound(all.substr(dots + 2));
+    if (!min.has_value()) return min.error().with_prefix("--require-range");
+    if (!max.has_value()) return max.error().with_prefix("--require-range");
+    rules.push_back(
+        {.key = text.substr(0, sign), .pattern = std::nullopt, .min = *min, .max = *max});
+  }
+  return {};
+}
+
+Status finish(Arguments& arguments) {
+  cleaning::CleanOptions& options = arguments.options;
+  MEG_RETURN_IF_ERROR(finish_input_flags(arguments.input, options));
+  if (arguments.on_error == "skip") options.on_error = preprocess::OnError::kSkip;
+  options.workers = static_cast<int>(arguments.workers);
+  const megatron::FieldLookup fields = arguments.args.lookup();
+  megatron::FieldReader args(fields);
+  arguments.tokenizer.take_fields(args);
+  MEG_RETURN_IF_ERROR(args.status());
+  return add_key_rules(arguments, options.key_rules);
+}
+
+void print_summary(const cleaning::CleanSummary& summary, const std::string& output,
+                   double seconds) {
+  fmt::print("documents: {}\nbytes: {}\n", summary.documents, summary.text_bytes);
+  for (const cleaning::StepCounts& step : summary.steps) {
+    fmt::print("{}: removed {} of {} documents, {} of {} bytes\n", step.name, step.removed,
+               step.documents, step.removed_bytes, step.bytes);
+    if (step.reasons.size() < 2) continue;
+    for (const auto& [reason, count] : step.reasons) fmt::print("  {}: {}\n", reason, count);
+  }
+  if (summary.skipped_lines > 0) fmt::print("skipped lines: {}\n", summary.skipped_lines);
+  fmt::print("kept: {} documents, {} bytes\nseconds: {:.3f}\n", summary.kept,
+             summary.kept_text_bytes, seconds);
+  fmt::print("{}\n", written_text(output, {&output, 1}));
+  std::fflush(stdout);
+}
+
+void print_json_summary(const cleaning::CleanSummary& summary, const std::string& output,
+                        double seconds) {
+  nlohmann::ordered_json object = json_object();
+  object["output"] = output;
+  object["documents"] = summary.documents;
+  object["input_bytes"] = summary.input_bytes;
+  object["bytes"] = summary.text_bytes;
+  object["skipped_lines"] = summary.skipped_lines;
+  object["steps"] = nlohmann::ordered_json::array();
+  for (const cleaning::StepCounts& step : summary.steps) {
+    object["steps"].push_back({{"name", step.name},
+                               {"documents", step.documents},
+                               {"bytes", step.bytes},
+                               {"removed", step.removed},
+                               {"removed_bytes", step.removed_bytes},
+                               {"reasons", step.reasons}});
+  }
+  object["kept"] = summary.kept;
+  object["kept_bytes"] = summary.kept_text_bytes;
+  object["output_bytes"] = summary.output_bytes;
+  object["seconds"] = seconds;
+  print_json(object);
+}
+
+Status run(Arguments& arguments) {
+  note_new_folders(arguments.options.output);
+  std::unique_ptr<tokenizer::Tokenizer> tokenizer;
+  if (arguments.options.min_tokens || arguments.options.max_tokens) {
+    if (arguments.tokenizer.tokenizer_type.empty()) {
+      return Status(StatusCode::kInvalidArgument,
+                    "--min-tokens, --max-tokens: require --tokenizer-type");
+    }
+    MEG_ASSIGN_OR_RETURN(tokenizer, tokenizer::open_tokenizer(arguments.tokenizer));
+    for (const std::string& text : tokenizer->warnings()) warning(text);
+    arguments.options.tokenizer = tokenizer.get();
+  }
+  const Stopwatch work;
+  ProgressBar bar(arguments.log_interval);
+  const Result<cleaning::CleanSummary> summary =
+      cleaning::clean(arguments.options, [&bar](const Progress& now) {
+        bar.update(now);
+        return !interrupted();
+      });
+  bar.clear();
+  MEG_RETURN_IF_ERROR(summary.status());
+  const double seconds = work.seconds();
+  const std::string& output = arguments.options.output;
+  arguments.json ? print_json_summary(*summary, output, seconds)
+                 : print_summary(*summary, output, seconds);
+  for (const std::string& text : summary->skipped_examples) note("skipped " + text);
+  for (const std::string& text : summary->warnings) warning(text);
+  return {};
+}
+
+int main(int argc, const char* const* argv) {
+  Arguments arguments;
+  Flags flags("clean_dataset",
+              "removes and repairs documents of a text corpus (JSON lines, a JSON array, CSV, "
+              "plain text, Parquet, Arrow) and writes JSON lines.");
+  flags.examples(
+      {"clean_dataset --input crawl --output clean.jsonl.zst --min-chars 512 "
+       "--exact-duplicates"});
+  declare(flags, arguments);
+  if (const std::optional<int> code = flags.parse(argc, argv)) return *code;
+  stop_at_signals();
+  Status status = finish(arguments);
+  if (status.ok()) status = run(arguments);
+  return status.ok() ? 0 : fail_by_code(status);
+}
+
+}  // namespace
+}  // namespace meg::tools
+
+int main(int argc, char** argv) { return meg::tools::run_program(argc, argv, meg::tools::main); }
