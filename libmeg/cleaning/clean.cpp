@@ -118,10 +118,10 @@ class PartCleaner : public preprocess::TextVisitor {
 
  private:
   Status clean_document() {
-    Document document{.json = json_, .text = values_.front()};
+    Document document(json_, values_.front(), words_);
     for (size_t i = 0; i < steps_.size(); ++i) {
       StepCounts& counts = counts_[i];
-      const auto bytes = std::ssize(document.text);
+      const auto bytes = std::ssize(document.text());
       ++counts.documents;
       counts.bytes += bytes;
       MEG_ASSIGN_OR_RETURN(const std::string_view reason, steps_[i]->run(document));
@@ -131,11 +131,11 @@ class PartCleaner : public preprocess::TextVisitor {
         ++counts.reasons[std::string(reason)];
         return {};
       }
-      counts.removed_bytes += bytes - std::ssize(document.text);
+      counts.removed_bytes += bytes - std::ssize(document.text());
     }
-    Kept kept{.begin = out_.size(), .text_bytes = std::ssize(document.text)};
+    Kept kept{.begin = out_.size(), .text_bytes = std::ssize(document.text())};
     if (options_.exact_duplicates) {
-      kept.digest = XXH3_128bits(document.text.data(), document.text.size());
+      kept.digest = XXH3_128bits(document.text().data(), document.text().size());
     }
     append_line(document);
     kept.size = out_.size() - kept.begin;
@@ -146,14 +146,13 @@ class PartCleaner : public preprocess::TextVisitor {
   void append_line(const Document& document) {
     if (json_.empty()) {
       append_members(document);
-    } else if (document.text.data() == values_.front().data() &&
-               document.text.size() == values_.front().size()) {
+    } else if (!document.is_changed()) {
       append_json(json_);
     } else {
       const std::string_view old = text::find_json_value(json_, options_.json_keys.front());
       const auto begin = static_cast<size_t>(old.data() - json_.data());
       append_json(json_.substr(0, begin));
-      text::append_json_string(document.text, out_);
+      text::append_json_string(document.text(), out_);
       append_json(json_.substr(begin + old.size()));
     }
     out_ += '\n';
@@ -172,7 +171,7 @@ class PartCleaner : public preprocess::TextVisitor {
       out_ += key == 0 ? "{" : ", ";
       text::append_json_string(options_.json_keys[key], out_);
       out_ += ": ";
-      text::append_json_string(key == 0 ? document.text : values_[key], out_);
+      text::append_json_string(key == 0 ? document.text() : values_[key], out_);
     }
     out_ += '}';
   }
@@ -191,6 +190,7 @@ class PartCleaner : public preprocess::TextVisitor {
   const CleanOptions& options_;
   SharedState& shared_;
   std::vector<std::unique_ptr<Step>> steps_;
+  EnglishWords words_;
 
   std::string_view json_;                 // of the document
   std::vector<std::string_view> values_;  // of its keys

@@ -5,7 +5,9 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "libmeg/base/progress.h"
@@ -35,6 +37,7 @@ struct CleanOptions {
   std::optional<int64_t> min_chars, max_chars;    ///< Characters (code points) of the text.
   std::optional<int64_t> min_tokens, max_tokens;  ///< Tokens of the text by `tokenizer`.
   const tokenizer::Tokenizer* tokenizer = nullptr;
+  std::vector<std::string> quality;      ///< Of quality_rules(), which run in that order.
   bool exact_duplicates = false;         ///< Of equal texts only the first stays.
   std::optional<int64_t> max_documents;  ///< Ends the output, and the work.
 
@@ -67,6 +70,11 @@ struct CleanSummary {
   std::vector<std::string> skipped_examples;
   std::vector<std::string> warnings;
 };
+
+/// The rules of published data sets, with their thresholds, in the order in which FineWeb uses
+/// them: "gopher_repetition", "gopher_quality", "c4", which also removes lines, and "fineweb". The
+/// same documents go, for the same reasons, as by the filters of datatrove 0.10 for English.
+std::span<const std::string_view> quality_rules();
 
 /// Documents in, documents out, in their order: every input of preprocess() to JSON lines. A JSON
 /// object is written as it was read, with all of its keys, unless a step changes its text. A text

@@ -83,6 +83,12 @@ void declare(Flags& flags, Arguments& arguments) {
       .range(0, kMost);
   flags.value("--max-tokens", &options.max_tokens, "N", "remove texts of more than N tokens")
       .range(0, kMost);
+  const auto rules = cleaning::quality_rules();
+  flags
+      .list("--quality", &options.quality, "RULES...",
+            "apply the quality rules of published data sets, with their thresholds, to English "
+            "text, in this order")
+      .choices({rules.begin(), rules.end()});
   flags.toggle("--exact-duplicates", &options.exact_duplicates,
                "of documents with the same text keep only the first");
   flags.group("Output and work");

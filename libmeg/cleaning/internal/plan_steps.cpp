@@ -1,6 +1,8 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <re2/re2.h>
 
+#include <algorithm>
 #include <charconv>
 #include <limits>
 #include <system_error>
@@ -8,7 +10,6 @@
 
 #include "libmeg/cleaning/internal/step.h"
 #include "libmeg/text/json/json_object.h"
-#include "libmeg/text/utf8.h"
 
 // The steps that look at one document's keys or length, and the order of all steps.
 
@@ -30,7 +31,7 @@ class KeyStep : public Step {
 
   Result<std::string_view> run(Document& document) override {
     for (const CompiledRule& compiled : *rules_) {
-      const std::string_view value = text::find_json_value(document.json, compiled.rule.key);
+      const std::string_view value = text::find_json_value(document.json(), compiled.rule.key);
       if (!fits(compiled, value)) return std::string_view(compiled.rule.key);
     }
     return std::string_view();
@@ -56,18 +57,12 @@ class KeyStep : public Step {
   std::string buffer_;
 };
 
-int64_t count_characters(std::string_view text) {
-  int64_t count = 0;
-  for (const char byte : text) count += text::is_continuation_byte(byte) ? 0 : 1;
-  return count;
-}
-
 class CharsStep : public Step {
  public:
   CharsStep(int64_t min, int64_t max) : min_(min), max_(max) {}
 
   Result<std::string_view> run(Document& document) override {
-    const int64_t count = count_characters(document.text);
+    const int64_t count = count_characters(document.text());
     return std::string_view(count < min_ ? "min_chars" : count > max_ ? "max_chars" : "");
   }
 
@@ -85,7 +80,7 @@ class TokensStep : public Step {
 
   Result<std::string_view> run(Document& document) override {
     tokens_.clear();
-    MEG_RETURN_IF_ERROR(encoder_->encode(document.text, tokens_));
+    MEG_RETURN_IF_ERROR(encoder_->encode(document.text(), tokens_));
     const auto count = static_cast<int64_t>(tokens_.size());
     return std::string_view(count < min_ ? "min_tokens" : count > max_ ? "max_tokens" : "");
   }
@@ -150,6 +145,18 @@ Result<std::vector<StepPlan>> plan_steps(const CleanOptions& options) {
                                                            options.min_tokens.value_or(0),
                                                            options.max_tokens.value_or(kNoLimit));
                      }});
+  }
+  for (const std::string_view rule : quality_rules()) {
+    const std::string name(rule);
+    if (std::count(options.quality.begin(), options.quality.end(), name) > 0) {
+      plans.push_back(plan_quality(name));
+    }
+  }
+  for (const std::string& name : options.quality) {
+    const auto rules = quality_rules();
+    if (std::count(rules.begin(), rules.end(), name) > 0) continue;
+    return make_error(StatusCode::kInvalidArgument, "`quality`: expected one of {}, found {}",
+                      fmt::join(rules, ", "), name);
   }
   return plans;
 }

@@ -8,13 +8,42 @@
 
 #include "libmeg/base/result.h"
 #include "libmeg/cleaning/clean.h"
+#include "libmeg/cleaning/words/english_words.h"
 
 namespace meg::cleaning {
 
 /// A document on its way through the steps.
-struct Document {
-  std::string_view json;  ///< The object that holds it, as JsonMembers needs it; else empty.
-  std::string_view text;  ///< UTF-8 with text::kTextPadding readable bytes after it.
+class Document {
+ public:
+  /// json: the object that holds it, as JsonMembers needs it; else empty. text: UTF-8 with
+  /// text::kTextPadding readable bytes after it. words: split it when somebody asks for its words.
+  Document(std::string_view json, std::string_view text, EnglishWords& words)
+      : json_(json), text_(text), words_(words) {}
+
+  std::string_view json() const { return json_; }
+
+  std::string_view text() const { return text_; }
+
+  bool is_changed() const { return is_changed_; }
+
+  void change_text(std::string_view text) {
+    is_changed_ = is_changed_ || text != text_;
+    text_ = text;
+    is_split_ = false;
+  }
+
+  const std::vector<std::string_view>& words() {
+    if (!is_split_) words_.split(text_);
+    is_split_ = true;
+    return words_.words();
+  }
+
+ private:
+  std::string_view json_;
+  std::string_view text_;
+  EnglishWords& words_;
+  bool is_split_ = false;
+  bool is_changed_ = false;
 };
 
 /// One thing that is done with documents. Belongs to one thread.
@@ -22,8 +51,8 @@ class Step {
  public:
   virtual ~Step() = default;
 
-  /// Why the document goes; empty where it stays. A step that changes the text keeps the new one
-  /// until the next call.
+  /// Why the document goes; empty where it stays. A step that changes the text keeps the new one,
+  /// with its padding, until the next call.
   virtual Result<std::string_view> run(Document& document) = 0;
 };
 
@@ -32,6 +61,9 @@ struct StepPlan {
   std::string name;
   std::function<std::unique_ptr<Step>()> make;
 };
+
+/// The step of one of quality_rules().
+StepPlan plan_quality(const std::string& name);
 
 /// The steps that options ask for, in order, that need no other document. kInvalidArgument for
 /// wrong values.

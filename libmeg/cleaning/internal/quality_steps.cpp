@@ -1,0 +1,442 @@
+#include <xxhash.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "libmeg/cleaning/internal/step.h"
+#include "libmeg/cleaning/words/internal/english_tables.h"
+#include "libmeg/text/python_text.h"
+#include "libmeg/text/text_padding.h"
+#include "libmeg/text/utf8.h"
+
+// The quality rules of Gopher (Rae et al. 2021, table A1), C4 (Raffel et al. 2020) and FineWeb
+// (Penedo et al. 2024), as datatrove 0.10 counts lines, words and characters. Its reasons are the
+// names here.
+
+namespace meg::cleaning {
+namespace {
+
+using Words = std::vector<std::string_view>;
+
+double ratio(int64_t part, int64_t whole) {
+  return static_cast<double>(part) / static_cast<double>(whole);
+}
+
+/// Whether a character with one of these flags occurs in `text`.
+bool any_has(std::string_view text, uint32_t flags) {
+  while (!text.empty()) {
+    const text::DecodedCodePoint next = text::decode_code_point(text);
+    if ((character_flags(next.code_point) & flags) != 0) return true;
+    text.remove_prefix(next.size);
+  }
+  return false;
+}
+
+bool all_have(std::string_view text, uint32_t flags) {
+  while (!text.empty()) {
+    const text::DecodedCodePoint next = text::decode_code_point(text);
+    if ((character_flags(next.code_point) & flags) == 0) return false;
+    text.remove_prefix(next.size);
+  }
+  return true;
+}
+
+/// str.count: occurrences that do not overlap.
+int64_t count_of(std::string_view text, std::string_view part) {
+  int64_t count = 0;
+  for (size_t at = text.find(part); at != text.npos; at = text.find(part, at + part.size()))
+    ++count;
+  return count;
+}
+
+/// Bytes of the line end that `text` begins with, for str.splitlines(); 0 where it does not.
+size_t line_end_size(std::string_view text) {
+  const char first = text.front();
+  if (first == '\r') return text.starts_with("\r\n") ? 2 : 1;
+  if ((first >= '\n' && first <= '\f') || (first >= '\x1c' && first <= '\x1e')) return 1;
+  if (text.starts_with("\xc2\x85")) return 2;
+  return text.starts_with("\xe2\x80\xa8") || text.starts_with("\xe2\x80\xa9") ? 3 : 0;
+}
+
+/// str.splitlines()
+void split_lines(std::string_view text, std::vector<std::string_view>& lines) {
+  lines.clear();
+  size_t begin = 0;
+  for (size_t at = 0; at < text.size();) {
+    const size_t size = line_end_size(text.substr(at));
+    if (size > 0) {
+      lines.push_back(text.substr(begin, at - begin));
+      begin = at + size;
+    }
+    at += std::max<size_t>(size, 1);
+  }
+  if (begin < text.size()) lines.push_back(text.substr(begin));
+}
+
+/// re.split of runs of at least `least` LFs.
+void split_at_newlines(std::string_view text, size_t least, std::vector<std::string_view>& parts) {
+  parts.clear();
+  size_t begin = 0;
+  for (size_t at = text.find('\n'); at != text.npos; at = text.find('\n', at)) {
+    const size_t end = std::min(text.find_first_not_of('\n', at), text.size());
+    if (end - at >= least) {
+      parts.push_back(text.substr(begin, at - begin));
+      begin = end;
+    }
+    at = end;
+  }
+  parts.push_back(text.substr(begin));
+}
+
+/// A set of digests with a count for each, which is emptied in time that its size before allows.
+class DigestCounts {
+ public:
+  void restart(size_t most) {
+    size_t size = 16;
+    while (size < most * 2) size *= 2;
+    slots_.assign(size, {});
+  }
+
+  /// The count of the text, after it was counted.
+  int64_t add(std::string_view text) {
+    const uint64_t digest = XXH3_64bits(text.data(), text.size());
+    const size_t mask = slots_.size() - 1;
+    size_t at = digest & mask;
+    while (slots_[at].second > 0 && slots_[at].first != digest) at = (at + 1) & mask;
+    slots_[at].first = digest;
+    return ++slots_[at].second;
+  }
+
+ private:
+  std::vector<std::pair<uint64_t, int64_t>> slots_;
+};
+
+struct Repeated {
+  int64_t count = 0;
+  int64_t characters = 0;
+};
+
+Repeated count_repeated(const std::vector<std::string_view>& parts, DigestCounts& counts) {
+  Repeated repeated;
+  counts.restart(parts.size());
+  for (const std::string_view part : parts) {
+    if (counts.add(part) == 1) continue;
+    ++repeated.count;
+    repeated.characters += count_characters(part);
+  }
+  return repeated;
+}
+
+/// The words of a text one after another, to look at runs of them.
+class WordRuns {
+ public:
+  void set(const Words& words, std::string_view separator) {
+    separator_ = separator.size();
+    joined_.clear();
+    begins_.clear();
+    characters_.assign(1, 0);
+    for (const std::string_view word : words) {
+      begins_.push_back(joined_.size());
+      joined_.append(word).append(separator);
+      characters_.push_back(characters_.back() + count_characters(word));
+    }
+    begins_.push_back(joined_.size());
+  }
+
+  size_t words() const { return begins_.size() - 1; }
+
+  std::string_view run(size_t first, size_t count) const {
+    const size_t begin = begins_[first];
+    return std::string_view(joined_).substr(begin, begins_[first + count] - separator_ - begin);
+  }
+
+  int64_t characters(size_t first, size_t count) const {
+    return characters_[first + count] - characters_[first] +
+           static_cast<int64_t>(separator_ * (count - 1));
+  }
+
+ private:
+  size_t separator_ = 0;
+  std::string joined_;
+  std::vector<size_t> begins_;
+  std::vector<int64_t> characters_;  // before each
+};
+
+class GopherRepetition : public Step {
+ public:
+  Result<std::string_view> run(Document& document) override {
+    const std::string_view text = document.text();
+    if (text.empty()) return std::string_view("empty");
+    const int64_t characters = count_characters(text);
+    split_at_newlines(text::python_strip(text), 2, parts_);
+    Repeated repeated = count_repeated(parts_, counts_);
+    if (ratio(repeated.count, std::ssize(parts_)) > 0.3) return std::string_view("dup_para_frac");
+    if (ratio(repeated.characters, characters) > 0.2) return std::string_view("dup_para_char_frac");
+    split_at_newlines(text, 1, parts_);
+    repeated = count_repeated(parts_, counts_);
+    if (ratio(repeated.count, std::ssize(parts_)) > 0.3) return std::string_view("dup_line_frac");
+    if (ratio(repeated.characters, characters) > 0.2) return std::string_view("dup_line_char_frac");
+
+    constexpr struct {
+      size_t words;
+      double most;
+      std::string_view reason;
+    } kTop[] = {{2, 0.2, "top_2_gram"}, {3, 0.18, "top_3_gram"}, {4, 0.16, "top_4_gram"}},
+      kRepeated[] = {{5, 0.15, "duplicated_5_n_grams"}, {6, 0.14, "duplicated_6_n_grams"},
+                     {7, 0.13, "duplicated_7_n_grams"}, {8, 0.12, "duplicated_8_n_grams"},
+                     {9, 0.11, "duplicated_9_n_grams"}, {10, 0.10, "duplicated_10_n_grams"}};
+
+    runs_.set(document.words(), " ");
+    for (const auto& rule : kTop) {
+      if (ratio(most_frequent(rule.words), characters) > rule.most) return rule.reason;
+    }
+    runs_.set(document.words(), "");
+    for (const auto& rule : kRepeated) {
+      if (ratio(repeated_runs(rule.words), characters) > rule.most) return rule.reason;
+    }
+    return std::string_view();
+  }
+
+ private:
+  /// Characters of the run of `words` words that occurs most often, the first such one, times how
+  /// often that is.
+  int64_t most_frequent(size_t words) {
+    counts_.restart(runs_.words());
+    int64_t most = 0;
+    for (size_t i = 0; i + words <= runs_.words(); ++i) {
+      most = std::max(most, counts_.add(runs_.run(i, words)));
+    }
+    if (most == 0) return 0;
+    // The first one to occur, not the first one to reach its count.
+    counts_again_.restart(runs_.words());
+    int64_t characters = 0;
+    for (size_t i = runs_.words() - words + 1; i-- > 0;) {
+      if (counts_again_.add(runs_.run(i, words)) == most) characters = runs_.characters(i, words);
+    }
+    return characters * most;
+  }
+
+  /// Characters of runs of `words` words that occurred before, which do not overlap.
+  int64_t repeated_runs(size_t words) {
+    counts_.restart(runs_.words());
+    int64_t characters = 0;
+    for (size_t i = 0; i + words <= runs_.words();) {
+      const bool is_repeated = counts_.add(runs_.run(i, words)) > 1;
+      if (is_repeated) characters += runs_.characters(i, words);
+      i += is_repeated ? words : 1;
+    }
+    return characters;
+  }
+
+  std::vector<std::string_view> parts_;
+  DigestCounts counts_, counts_again_;
+  WordRuns runs_;
+};
+
+class GopherQuality : public Step {
+ public:
+  Result<std::string_view> run(Document& document) override {
+    const std::string_view text = document.text();
+    const Words& words = document.words();
+    int64_t count = 0, characters = 0, with_letter = 0;
+    for (const std::string_view word : words) {
+      with_letter += any_has(word, kLetter) ? 1 : 0;
+      if (all_have(word, kPunctuation | kTerminal)) continue;
+      ++count;
+      characters += count_characters(word);
+    }
+    if (count < 50) return std::string_view("gopher_short_doc");
+    if (count > 100'000) return std::string_view("gopher_long_doc");
+    const double length = ratio(characters, count);
+    if (length < 3) return std::string_view("gopher_below_avg_threshold");
+    if (length > 10) return std::string_view("gopher_above_avg_threshold");
+    const int64_t all = std::ssize(words);
+    if (ratio(count_of(text, "#"), all) > 0.1) return std::string_view("gopher_too_many_hashes");
+    if (ratio(count_of(text, "...") + count_of(text, "\u2026"), all) > 0.1) {
+      return std::string_view("gopher_too_many_ellipsis");
+    }
+    split_lines(text, lines_);
+    int64_t bullets = 0, ellipses = 0;
+    for (const std::string_view line : lines_) {
+      const std::string_view inner = text::python_strip(line);
+      bullets += inner.starts_with("\u2022") || inner.starts_with('-') ? 1 : 0;
+      ellipses += inner.ends_with("...") || inner.ends_with("\u2026") ? 1 : 0;
+    }
+    if (ratio(bullets, std::ssize(lines_)) > 0.9)
+      return std::string_view("gopher_too_many_bullets");
+    if (ratio(ellipses, std::ssize(lines_)) > 0.3) {
+      return std::string_view("gopher_too_many_end_ellipsis");
+    }
+    if (ratio(with_letter, all) < 0.8) return std::string_view("gopher_below_alpha_threshold");
+    if (count_stop_words(words) < 2) return std::string_view("gopher_enough_stop_words");
+    return std::string_view();
+  }
+
+ private:
+  static int64_t count_stop_words(const Words& words) {
+    constexpr std::string_view kStopWords[] = {"the", "be",   "to",   "of",
+                                               "and", "that", "have", "with"};
+    return std::count_if(std::begin(kStopWords), std::end(kStopWords), [&](std::string_view word) {
+      return std::find(words.begin(), words.end(), word) != words.end();
+    });
+  }
+
+  std::vector<std::string_view> lines_;
+};
+
+/// `text` as str.lower() has it, as far as ASCII letters are concerned: two other characters become
+/// some.
+void lower_to_ascii(std::string_view text, std::string& out) {
+  out.clear();
+  for (size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (c >= 'A' && c <= 'Z') {
+      out += static_cast<char>(c + ('a' - 'A'));
+    } else if (c == '\xe2' && text.substr(at).starts_with("\u212a")) {  // the Kelvin sign
+      out += 'k';
+      at += 2;
+    } else if (c == '\xc4' && text.substr(at).starts_with("\u0130")) {  // I with a dot
+      out += "i\u0307";
+      at += 1;
+    } else {
+      out += c;
+    }
+  }
+}
+
+class C4Quality : public Step {
+ public:
+  Result<std::string_view> run(Document& document) override {
+    split_lines(document.text(), lines_);
+    text_.clear();
+    int64_t sentences = 0;
+    for (const std::string_view whole : lines_) {
+      const std::string_view stripped = text::python_strip(whole);
+      int64_t words = 0;
+      if (has_long_word(stripped, words)) continue;
+      remove_citations(stripped);
+      if (!ends_sentence(line_) || words < 3) continue;
+      lower_to_ascii(line_, lower_);
+      if (lower_.find("lorem ipsum") != lower_.npos) return std::string_view("lorem_ipsum");
+      if (lower_.find("javascript") != lower_.npos) continue;
+      if (line_.find('{') != line_.npos) return std::string_view("curly_bracket");
+      if (names_policy()) continue;
+      sentences += sentences_.count_sentences(line_);
+      text_.append(text_.empty() ? "" : "\n").append(line_);
+    }
+    if (sentences < 5) return std::string_view("too_few_sentences");
+    const std::string_view inner = text::python_strip(text_);
+    const auto begin = static_cast<size_t>(inner.data() - text_.data());
+    const size_t size = inner.size();
+    text_.resize(text_.size() + text::kTextPadding);
+    document.change_text(std::string_view(text_).substr(begin, size));
+    return std::string_view();
+  }
+
+ private:
+  static bool has_long_word(std::string_view line, int64_t& words) {
+    constexpr int64_t kLongest = 1000;
+    int64_t length = 0;
+    bool is_long = false;
+    while (!line.empty()) {
+      const text::DecodedCodePoint next = text::decode_code_point(line);
+      line.remove_prefix(next.size);
+      length = text::is_python_space(next.code_point) ? 0 : length + 1;
+      words += length == 1 ? 1 : 0;
+      is_long = is_long || length > kLongest;
+    }
+    return is_long;
+  }
+
+  /// Sets line_ to the line without the citations of a wiki: [edit], [citation needed], [12], [].
+  void remove_citations(std::string_view line) {
+    line_.clear();
+    while (!line.empty()) {
+      const size_t bracket = std::min(line.find('['), line.size());
+      line_.append(line.substr(0, bracket));
+      line.remove_prefix(bracket);
+      if (line.empty()) return;
+      const size_t size = citation_size(line);
+      if (size == 0) line_ += '[';
+      line.remove_prefix(std::max<size_t>(size, 1));
+    }
+  }
+
+  static size_t citation_size(std::string_view text) {
+    for (const std::string_view known : {"[edit]", "[citation needed]"}) {
+      if (text.starts_with(known)) return known.size();
+    }
+    size_t at = 1;
+    while (at < text.size()) {
+      const text::DecodedCodePoint next = text::decode_code_point(text.substr(at));
+      if (next.code_point == ']') return at + 1;
+      if ((character_flags(next.code_point) & kDigit) == 0) return 0;
+      at += next.size;
+    }
+    return 0;
+  }
+
+  static bool ends_sentence(std::string_view line) {
+    constexpr std::string_view kEnds = ".?!\"'";
+    return !line.empty() && kEnds.find(line.back()) != kEnds.npos && !line.ends_with("...");
+  }
+
+  bool names_policy() const {
+    constexpr std::string_view kPolicies[] = {"terms of use", "privacy policy", "cookie policy",
+                                              "uses cookies", "use of cookies", "use cookies"};
+    return std::any_of(std::begin(kPolicies), std::end(kPolicies),
+                       [&](std::string_view policy) { return lower_.find(policy) != lower_.npos; });
+  }
+
+  EnglishWords sentences_;
+  std::vector<std::string_view> lines_;
+  std::string line_, lower_, text_;
+};
+
+class FineWebQuality : public Step {
+ public:
+  Result<std::string_view> run(Document& document) override {
+    const std::string_view text = document.text();
+    const int64_t newlines = std::count(text.begin(), text.end(), '\n');
+    split_at_newlines(text, 1, lines_);
+    std::erase_if(lines_, [](std::string_view line) { return text::python_strip(line).empty(); });
+    if (lines_.empty()) return std::string_view("empty");
+    int64_t ended = 0, short_lines = 0;
+    for (const std::string_view line : lines_) {
+      const std::string_view last = line.substr(text::begin_of_character_before(line, line.size()));
+      ended += any_has(last, kTerminal) ? 1 : 0;
+      short_lines += count_characters(line) <= 30 ? 1 : 0;
+    }
+    const int64_t lines = std::ssize(lines_);
+    if (ratio(ended, lines) < 0.12) return std::string_view("line_punct_ratio");
+    if (ratio(short_lines, lines) > 0.67) return std::string_view("short_line_ratio");
+    const Repeated repeated = count_repeated(lines_, counts_);
+    if (ratio(repeated.characters, count_characters(text) - newlines) > 0.01) {
+      return std::string_view("char_dup_ratio");
+    }
+    if (ratio(newlines, std::ssize(document.words())) > 0.3) return std::string_view("list_ratio");
+    return std::string_view();
+  }
+
+ private:
+  std::vector<std::string_view> lines_;
+  DigestCounts counts_;
+};
+
+constexpr std::string_view kRules[] = {"gopher_repetition", "gopher_quality", "c4", "fineweb"};
+
+}  // namespace
+
+std::span<const std::string_view> quality_rules() { return kRules; }
+
+StepPlan plan_quality(const std::string& name) {
+  StepPlan plan{.name = name, .make = {}};
+  if (name == kRules[0]) plan.make = [] { return std::make_unique<GopherRepetition>(); };
+  if (name == kRules[1]) plan.make = [] { return std::make_unique<GopherQuality>(); };
+  if (name == kRules[2]) plan.make = [] { return std::make_unique<C4Quality>(); };
+  if (name == kRules[3]) plan.make = [] { return std::make_unique<FineWebQuality>(); };
+  return plan;
+}
+
+}  // namespace meg::cleaning
