@@ -1,13 +1,16 @@
 #include "libmeg/cleaning/clean.h"
 
 #include <fmt/format.h>
-#include <xxhash.h>
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 #include <span>
-#include <unordered_set>
 #include <utility>
 
+#include "libmeg/base/thread_pool.h"
+#include "libmeg/cleaning/duplicates/exact_duplicates.h"
+#include "libmeg/cleaning/duplicates/near_duplicates.h"
 #include "libmeg/cleaning/internal/packed.h"
 #include "libmeg/cleaning/internal/step.h"
 #include "libmeg/io/atomic_file.h"
@@ -22,30 +25,36 @@
 namespace meg::cleaning {
 namespace {
 
-using Digest = XXH128_hash_t;
-
-struct DigestHash {
-  size_t operator()(const Digest& digest) const { return digest.low64; }
-};
-
-struct DigestEqual {
-  bool operator()(const Digest& a, const Digest& b) const { return XXH128_isEqual(a, b) != 0; }
-};
+constexpr int64_t kLeastMemory = int64_t{1} << 20;
 
 /// A document that passed the steps.
 struct Kept {
   size_t begin = 0;  ///< Of its line in the part's output.
   size_t size = 0;
   int64_t text_bytes = 0;
-  Digest digest{};  ///< Of its text.
+  TextDigest digest;
+  std::optional<size_t> signature;  ///< Its place among the part's.
+  bool is_held = false;             ///< Whether it stays is decided at the end.
+};
+
+/// What stands before a document's line in the file of those that are held.
+struct HeldHeader {
+  uint64_t size;  ///< of the line
+  int64_t text_bytes;
 };
 
 /// What the parts of one run share. Only the part that is settled or written uses it.
 struct SharedState {
   io::AtomicFile file;
   Packing packing = Packing::kNone;
-  std::unordered_set<Digest, DigestHash, DigestEqual> seen;
+  std::optional<ExactDuplicates> exact;
+  std::optional<NearDuplicates> near;
+  io::AtomicFile held_file;
+  int64_t held = 0;        ///< documents
+  int64_t held_bytes = 0;  ///< written
   CleanSummary summary;
+  StepCounts* exact_counts = nullptr;
+  StepCounts* near_counts = nullptr;
 };
 
 void add(StepCounts& to, const StepCounts& counts) {
@@ -67,6 +76,7 @@ class PartCleaner : public preprocess::TextVisitor {
   void begin_part(int64_t /*number*/) override {
     out_.clear();
     kept_.clear();
+    signatures_.clear();
     std::fill(counts_.begin(), counts_.end(), StepCounts());
   }
 
@@ -87,25 +97,35 @@ class PartCleaner : public preprocess::TextVisitor {
   Result<bool> settle() override {
     CleanSummary& summary = shared_.summary;
     for (size_t i = 0; i < counts_.size(); ++i) add(summary.steps[i], counts_[i]);
-    if (options_.exact_duplicates) drop_duplicates(summary.steps[counts_.size()]);
-    const auto left = static_cast<size_t>(
-        options_.max_documents ? *options_.max_documents - summary.kept : std::ssize(kept_));
-    kept_.resize(std::min(kept_.size(), left));
-    for (const Kept& document : kept_) summary.kept_text_bytes += document.text_bytes;
-    summary.kept += std::ssize(kept_);
-    return !options_.max_documents || summary.kept < *options_.max_documents;
+    MEG_RETURN_IF_ERROR(find_duplicates());
+    // Those that are held come after those that stay.
+    const auto is_held = [](const Kept& document) { return document.is_held; };
+    const auto first_held = std::find_if(kept_.begin(), kept_.end(), is_held);
+    int64_t stay = first_held - kept_.begin();
+    const bool is_enough = options_.max_documents && stay >= *options_.max_documents - summary.kept;
+    if (is_enough) {
+      shared_.held -= kept_.end() - first_held;
+      stay = *options_.max_documents - summary.kept;
+      kept_.resize(static_cast<size_t>(stay));
+    }
+    for (int64_t i = 0; i < stay; ++i) {
+      summary.kept_text_bytes += kept_[static_cast<size_t>(i)].text_bytes;
+    }
+    summary.kept += stay;
+    return !is_enough;
   }
 
   Status pack() override {
-    size_t end = 0;
+    std::string ready;
+    held_.clear();
     for (const Kept& document : kept_) {
-      if (document.begin != end) {
-        std::copy_n(out_.begin() + static_cast<std::ptrdiff_t>(document.begin), document.size,
-                    out_.begin() + static_cast<std::ptrdiff_t>(end));
-      }
-      end += document.size;
+      const std::string_view line = std::string_view(out_).substr(document.begin, document.size);
+      if (document.is_held)
+        append_held(document.text_bytes, line);
+      else
+        ready.append(line);
     }
-    out_.resize(end);
+    out_ = std::move(ready);
     if (out_.empty()) return {};
     MEG_ASSIGN_OR_RETURN(out_, packed(std::move(out_), shared_.packing));
     return {};
@@ -113,7 +133,9 @@ class PartCleaner : public preprocess::TextVisitor {
 
   Status write() override {
     shared_.summary.output_bytes += std::ssize(out_);
-    return shared_.file.write(std::as_bytes(std::span(out_)));
+    MEG_RETURN_IF_ERROR(shared_.file.write(std::as_bytes(std::span(out_))));
+    shared_.held_bytes += std::ssize(held_);
+    return held_.empty() ? Status() : shared_.held_file.write(std::as_bytes(std::span(held_)));
   }
 
  private:
@@ -133,9 +155,17 @@ class PartCleaner : public preprocess::TextVisitor {
       }
       counts.removed_bytes += bytes - std::ssize(document.text());
     }
-    Kept kept{.begin = out_.size(), .text_bytes = std::ssize(document.text())};
-    if (options_.exact_duplicates) {
-      kept.digest = XXH3_128bits(document.text().data(), document.text().size());
+    Kept kept{.begin = out_.size(),
+              .text_bytes = std::ssize(document.text()),
+              .digest = {},
+              .signature = std::nullopt};
+    if (options_.exact_duplicates) kept.digest = text_digest(document.text());
+    if (options_.near_duplicates) {
+      std::array<uint64_t, kHashes> signature;
+      if (hasher_.sign(document.text(), signature)) {
+        kept.signature = signatures_.size();
+        signatures_.push_back(signature);
+      }
     }
     append_line(document);
     kept.size = out_.size() - kept.begin;
@@ -176,29 +206,197 @@ class PartCleaner : public preprocess::TextVisitor {
     out_ += '}';
   }
 
-  void drop_duplicates(StepCounts& counts) {
-    std::erase_if(kept_, [&](const Kept& document) {
-      ++counts.documents;
-      counts.bytes += document.text_bytes;
-      if (shared_.seen.insert(document.digest).second) return false;
-      ++counts.removed;
-      counts.removed_bytes += document.text_bytes;
-      return true;
-    });
+  void append_held(int64_t text_bytes, std::string_view line) {
+    const HeldHeader header{.size = line.size(), .text_bytes = text_bytes};
+    held_.append(reinterpret_cast<const char*>(&header), sizeof(header)).append(line);
+  }
+
+  Status find_duplicates() {
+    if (!shared_.exact && !shared_.near) return {};
+    std::vector<Kept> kept;
+    for (Kept& document : kept_) {
+      if (shared_.exact) {
+        StepCounts& counts = *shared_.exact_counts;
+        ++counts.documents;
+        counts.bytes += document.text_bytes;
+        MEG_ASSIGN_OR_RETURN(const ExactDuplicates::Answer answer,
+                             shared_.exact->add(shared_.held, document.digest));
+        if (answer == ExactDuplicates::Answer::kRepeated) {
+          ++counts.removed;
+          counts.removed_bytes += document.text_bytes;
+          continue;
+        }
+        document.is_held = shared_.exact->is_undecided();
+      }
+      if (shared_.near) {
+        document.is_held = true;
+        if (document.signature) {
+          MEG_RETURN_IF_ERROR(shared_.near->add(shared_.held, document.text_bytes,
+                                                signatures_[*document.signature]));
+        }
+      }
+      if (document.is_held) MEG_RETURN_IF_ERROR(hold());
+      kept.push_back(document);
+    }
+    kept_ = std::move(kept);
+    return {};
+  }
+
+  Status hold() {
+    if (shared_.held++ > 0) return {};
+    MEG_ASSIGN_OR_RETURN(shared_.held_file,
+                         io::AtomicFile::create_regular(options_.output + ".held"));
+    return {};
   }
 
   const CleanOptions& options_;
   SharedState& shared_;
   std::vector<std::unique_ptr<Step>> steps_;
   EnglishWords words_;
+  MinHasher hasher_;
 
   std::string_view json_;                 // of the document
   std::vector<std::string_view> values_;  // of its keys
 
   // Of the part.
-  std::string out_;
+  std::string out_, held_;
   std::vector<Kept> kept_;
+  std::vector<std::array<uint64_t, kHashes>> signatures_;
   std::vector<StepCounts> counts_;
+};
+
+/// Reads the documents that are held, one after another.
+class HeldDocuments {
+ public:
+  HeldDocuments(const io::AtomicFile& file, int64_t bytes) : file_(file), bytes_(bytes) {}
+
+  /// line: valid until the next call.
+  Status next(HeldHeader& header, std::string_view& line) {
+    MEG_ASSIGN_OR_RETURN(std::string_view bytes, take(sizeof(header)));
+    std::memcpy(&header, bytes.data(), sizeof(header));
+    MEG_ASSIGN_OR_RETURN(line, take(header.size));
+    return {};
+  }
+
+ private:
+  Result<std::string_view> take(size_t size) {
+    if (buffer_.size() - at_ < size) {
+      buffer_.erase(0, at_);
+      at_ = 0;
+      const size_t have = buffer_.size();
+      const auto left = static_cast<size_t>(bytes_ - offset_);
+      if (left < size - have) {
+        return make_error(StatusCode::kCorruption, "{}: ends in a document", file_.path());
+      }
+      buffer_.resize(std::min(std::max(size, kBufferBytes), have + left));
+      const auto into = std::span(buffer_).subspan(have);
+      MEG_ASSIGN_OR_RETURN(const size_t read, file_.read_at(offset_, std::as_writable_bytes(into)));
+      if (read != into.size()) {
+        return make_error(StatusCode::kCorruption, "{}: expected {} bytes, found {}", file_.path(),
+                          into.size(), read);
+      }
+      offset_ += static_cast<int64_t>(read);
+    }
+    const std::string_view taken = std::string_view(buffer_).substr(at_, size);
+    at_ += size;
+    return taken;
+  }
+
+  static constexpr size_t kBufferBytes = size_t{4} << 20;
+
+  const io::AtomicFile& file_;
+  int64_t bytes_;
+  int64_t offset_ = 0;  // of what was read
+  std::string buffer_;
+  size_t at_ = 0;
+};
+
+/// Decides which of the documents that are held stay, and writes those.
+class Release {
+ public:
+  Release(const CleanOptions& options, SharedState& shared, const ProgressCallback& progress)
+      : options_(options), shared_(shared), progress_(progress), pool_(options.workers) {}
+
+  Status run() {
+    const auto held = static_cast<size_t>(shared_.held);
+    std::vector<bool> repeated(held), removed(held);
+    if (shared_.exact) MEG_RETURN_IF_ERROR(shared_.exact->find(repeated));
+    if (shared_.near) {
+      MEG_ASSIGN_OR_RETURN(NearDuplicates::Clusters clusters,
+                           shared_.near->find(shared_.held, repeated, options_.workers));
+      removed = std::move(clusters.removed);
+      shared_.summary.clusters = clusters.clusters;
+      shared_.summary.largest_clusters = std::move(clusters.largest);
+    }
+    HeldDocuments documents(shared_.held_file, shared_.held_bytes);
+    HeldHeader header{};
+    std::string_view line;
+    CleanSummary& summary = shared_.summary;
+    for (size_t i = 0; i < held; ++i) {
+      MEG_RETURN_IF_ERROR(documents.next(header, line));
+      if (repeated[i]) {
+        remove(*shared_.exact_counts, header);
+        continue;
+      }
+      if (shared_.near) {
+        ++shared_.near_counts->documents;
+        shared_.near_counts->bytes += header.text_bytes;
+      }
+      if (removed[i]) {
+        remove(*shared_.near_counts, header);
+        continue;
+      }
+      if (options_.max_documents && summary.kept == *options_.max_documents) continue;
+      ++summary.kept;
+      summary.kept_text_bytes += header.text_bytes;
+      MEG_RETURN_IF_ERROR(append(line));
+    }
+    return write();
+  }
+
+ private:
+  static constexpr size_t kBlockBytes = size_t{1} << 20;
+
+  static void remove(StepCounts& counts, const HeldHeader& header) {
+    ++counts.removed;
+    counts.removed_bytes += header.text_bytes;
+  }
+
+  Status append(std::string_view line) {
+    if (blocks_.empty() || blocks_.back().size() >= kBlockBytes) {
+      if (std::ssize(blocks_) == options_.workers) MEG_RETURN_IF_ERROR(write());
+      blocks_.emplace_back();
+    }
+    blocks_.back().append(line);
+    return {};
+  }
+
+  Status write() {
+    std::vector<Status> statuses(blocks_.size());
+    for (size_t i = 0; i < blocks_.size(); ++i) {
+      pool_.submit([this, &statuses, i] {
+        Result<std::string> block = packed(std::move(blocks_[i]), shared_.packing);
+        statuses[i] = block.status();
+        if (block.has_value()) blocks_[i] = std::move(*block);
+      });
+    }
+    pool_.wait();
+    for (size_t i = 0; i < blocks_.size(); ++i) {
+      MEG_RETURN_IF_ERROR(statuses[i]);
+      MEG_RETURN_IF_ERROR(shared_.file.write(std::as_bytes(std::span(blocks_[i]))));
+      shared_.summary.output_bytes += std::ssize(blocks_[i]);
+    }
+    blocks_.clear();
+    const Progress now{.documents = shared_.summary.kept, .counted = "docs"};
+    if (!progress_ || progress_(now)) return {};
+    return Status(StatusCode::kCancelled, "interrupted");
+  }
+
+  const CleanOptions& options_;
+  SharedState& shared_;
+  const ProgressCallback& progress_;
+  ThreadPool pool_;
+  std::vector<std::string> blocks_;
 };
 
 /// Why an output has no documents.
@@ -219,6 +417,10 @@ Status check_options(const CleanOptions& options) {
   if (options.output.empty()) {
     return Status(StatusCode::kInvalidArgument, "`output`: expected a path, found an empty one");
   }
+  if (options.memory < kLeastMemory) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "`memory`: expected at least 1MiB, found {} bytes", options.memory);
+  }
   if (options.max_documents && *options.max_documents < 1) {
     return Status(StatusCode::kInvalidArgument, "`max_documents`: expected at least 1");
   }
@@ -231,10 +433,19 @@ Result<CleanSummary> clean(const CleanOptions& options, const ProgressCallback& 
   MEG_RETURN_IF_ERROR(check_options(options));
   MEG_ASSIGN_OR_RETURN(const std::vector<StepPlan> plans, plan_steps(options));
   SharedState shared;
-  for (const StepPlan& plan : plans)
-    shared.summary.steps.push_back({.name = plan.name, .reasons = {}});
-  if (options.exact_duplicates)
-    shared.summary.steps.push_back({.name = "exact_duplicates", .reasons = {}});
+  std::vector<StepCounts>& steps = shared.summary.steps;
+  for (const StepPlan& plan : plans) steps.push_back({.name = plan.name, .reasons = {}});
+  const auto memory = static_cast<size_t>(options.memory / 2);
+  if (options.exact_duplicates) {
+    steps.push_back({.name = "exact_duplicates", .reasons = {}});
+    shared.exact.emplace(options.output, memory);
+  }
+  if (options.near_duplicates) {
+    steps.push_back({.name = "near_duplicates", .reasons = {}});
+    shared.near.emplace(options.output, memory, options.kept_duplicate);
+    shared.near_counts = &steps.back();
+  }
+  if (options.exact_duplicates) shared.exact_counts = &steps[plans.size()];
   shared.packing = packing_of(options.output);
   MEG_ASSIGN_OR_RETURN(shared.file, io::AtomicFile::create(options.output));
 
@@ -253,6 +464,7 @@ Result<CleanSummary> clean(const CleanOptions& options, const ProgressCallback& 
                                              .in_order = true};
   MEG_ASSIGN_OR_RETURN(const preprocess::ReadTextsSummary texts,
                        preprocess::read_texts(reading, visitors, progress));
+  if (shared.held > 0) MEG_RETURN_IF_ERROR(Release(options, shared, progress).run());
   CleanSummary& summary = shared.summary;
   if (summary.output_bytes == 0) {
     MEG_ASSIGN_OR_RETURN(const std::string empty, packed("", shared.packing));

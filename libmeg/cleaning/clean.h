@@ -25,6 +25,13 @@ struct KeyRule {
   std::optional<double> min, max;      ///< Of a number; both ends are allowed.
 };
 
+/// Which document of a cluster of near duplicates stays.
+enum class KeptDuplicate {
+  kRoot,  ///< That which datatrove keeps: about the first of the largest group that was joined.
+  kFirst,
+  kLongest,  ///< By its text's bytes; of equal ones the first.
+};
+
 /// What is done with documents. Steps run in the order of these fields.
 struct CleanOptions {
   std::vector<std::string> inputs;
@@ -37,13 +44,20 @@ struct CleanOptions {
   std::optional<int64_t> min_chars, max_chars;    ///< Characters (code points) of the text.
   std::optional<int64_t> min_tokens, max_tokens;  ///< Tokens of the text by `tokenizer`.
   const tokenizer::Tokenizer* tokenizer = nullptr;
-  std::vector<std::string> quality;      ///< Of quality_rules(), which run in that order.
-  bool exact_duplicates = false;         ///< Of equal texts only the first stays.
-  std::optional<int64_t> max_documents;  ///< Ends the output, and the work.
+  std::vector<std::string> quality;  ///< Of quality_rules(), which run in that order.
+  bool exact_duplicates = false;     ///< Of equal texts only the first stays.
+  /// Of texts that share about 0.72 of their 5-grams of words or more only one stays, by the
+  /// MinHash signatures of datatrove 0.10 with its defaults.
+  bool near_duplicates = false;
+  KeptDuplicate kept_duplicate = KeptDuplicate::kRoot;
+  std::optional<int64_t> max_documents;  ///< Ends the output, and the work where that is possible.
 
   /// JSON lines; compressed where the name ends in .gz or .zst.
   std::string output;
 
+  /// Of what is known of documents to find duplicates; what exceeds it goes to temporary files
+  /// beside the output.
+  int64_t memory = int64_t{1} << 30;
   int workers = 1;
   size_t chunk_bytes = size_t{1} << 20;
 };
@@ -67,6 +81,8 @@ struct CleanSummary {
   int64_t output_bytes = 0;     ///< Of the file.
   int64_t skipped_lines = 0;
   std::vector<StepCounts> steps;
+  int64_t clusters = 0;                   ///< Of near duplicates.
+  std::vector<int64_t> largest_clusters;  ///< The documents of up to ten.
   std::vector<std::string> skipped_examples;
   std::vector<std::string> warnings;
 };
@@ -81,8 +97,8 @@ std::span<const std::string_view> quality_rules();
 /// that is a list of strings is a bad line.
 ///
 /// The bytes depend neither on the number of workers nor on chunk_bytes. Memory is bounded by
-/// workers x chunk and the longest line, and grows with the documents only for exact_duplicates, by
-/// 32 to 64 bytes for each that differs. The output appears at the end; after an error nothing is
+/// workers x chunk, the longest line and `memory`; for near_duplicates add 12 bytes a document, 20
+/// for kLongest. The output appears at the end; after an error nothing is
 /// left behind. Errors: as read_texts().
 Result<CleanSummary> clean(const CleanOptions& options, const ProgressCallback& progress);
 

@@ -130,6 +130,51 @@ class CleanDataset(unittest.TestCase):
             self.assertEqual(kept, expected)
         self.assertEqual(report["steps"][0]["removed"], len(documents) - len(expected))
 
+    def test_duplicates_are_found_in_bounded_memory(self):
+        documents = [{"text": f"{i * 7919 % 20011} of many"} for i in range(60000)]
+        expected = documents[:20011]
+        source = self.write("in.jsonl", lines_of(documents))
+        for name in ("out.jsonl", "out.jsonl.gz"):  # 4096 texts fit into memory.
+            done = self.run_program("--input", source, "--exact-duplicates", "--memory", "1MiB", "--json", output=name)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(json.loads(done.stdout)["steps"][0]["removed"], 60000 - 20011)
+            with (open if name == "out.jsonl" else gzip.open)(self.path(name), "rt") as file:
+                self.assertEqual([json.loads(line) for line in file], expected)
+        for most in (9999, 4096, 4095):
+            kept, _ = self.clean(documents, "--exact-duplicates", "--memory", "1MiB", "--max-documents", most)
+            self.assertEqual(kept, expected[:most])
+        self.assertEqual(sorted(os.listdir(self.folder)), ["in.jsonl", "out.jsonl", "out.jsonl.gz"])
+        self.fails_with("--memory: expected|memory", "--input", source, "--memory", "1KiB")
+
+    def test_one_of_near_duplicates_stays(self):
+        words = [f"w{chr(97 + i // 26)}{chr(97 + i % 26)}" for i in range(200)]
+        documents = [{"text": " ".join(words)}, {"text": "short"}, {"text": " ".join(words + ["more", "of", "it"])},
+                     {"text": " ".join(words[:150] + ["other"] + words[151:])}, {"text": "short"}]
+        for keep, stays in (("root", 0), ("first", 0), ("longest", 2)):
+            kept, report = self.clean(documents, "--near-duplicates", "--keep-duplicate", keep)
+            self.assertEqual(kept, [document for i, document in enumerate(documents) if i in (stays, 1, 4)])
+        self.assertEqual((report["clusters"], report["largest_clusters"]), (1, [3]))
+        # Neither equal shingles nor a bucket with all documents take long.
+        many = [{"text": "a " * 200_000}] + [{"text": "one bucket has all of them"}] * 50_000
+        kept, report = self.clean(many, "--near-duplicates")
+        self.assertEqual((len(kept), report["largest_clusters"]), (2, [50_000]))
+
+    def test_signatures_do_not_depend_on_the_processor(self):
+        documents = self.corpus(2000)
+        random.seed(1)
+        for document in documents[1000:]:
+            words = documents[random.randrange(1000)]["text"].split()
+            document["text"] = " ".join(words[1:] + ["x"])
+        outputs = set()
+        for instructions in ("portable", "avx2", "avx512"):
+            source = self.write("in.jsonl", lines_of(documents))
+            done = self.run_program("--input", source, "--near-duplicates",
+                                    env={**os.environ, "MEG_INSTRUCTION_SET": instructions})
+            self.assertEqual(done.returncode, 0, done.stderr)
+            with open(self.path("out.jsonl")) as file:
+                outputs.add(file.read())
+        self.assertEqual(len(outputs), 1)
+
     def test_max_documents_counts_what_is_written(self):
         documents = self.corpus(20000)
         expected = [document for document in documents if len(document["text"]) >= 100][:777]

@@ -40,6 +40,8 @@ struct Arguments {
   megatron::ArgumentValues args;
   InputFlags input;
   std::string on_error = "fail";
+  std::string keep_duplicate = "root";
+  std::string memory = "1GiB";
   std::vector<std::string> require_match, require_range;
   int64_t workers = available_processors();
   int64_t log_interval = 100'000;
@@ -91,11 +93,20 @@ void declare(Flags& flags, Arguments& arguments) {
       .choices({rules.begin(), rules.end()});
   flags.toggle("--exact-duplicates", &options.exact_duplicates,
                "of documents with the same text keep only the first");
+  flags.toggle("--near-duplicates", &options.near_duplicates,
+               "of documents with nearly the same text keep only one, by MinHash signatures");
+  flags
+      .value("--keep-duplicate", &arguments.keep_duplicate, "WHICH",
+             "which near duplicate stays; root: the one that datatrove keeps")
+      .choices({"root", "first", "longest"});
   flags.group("Output and work");
   flags
       .value("--output", &options.output, "FILE",
              "JSON lines; compressed where the name ends in .gz or .zst")
       .required();
+  flags.value("--memory", &arguments.memory, "SIZE",
+              "memory for finding duplicates, such as 512MiB; what exceeds it goes to files beside "
+              "the output");
   flags.value("--workers", &arguments.workers, "N", "threads").range(1, 4096);
   flags.value("--log-interval", &arguments.log_interval, "N",
               "documents between progress lines if standard error is not a terminal");
@@ -148,6 +159,12 @@ Status finish(Arguments& arguments) {
   cleaning::CleanOptions& options = arguments.options;
   MEG_RETURN_IF_ERROR(finish_input_flags(arguments.input, options));
   if (arguments.on_error == "skip") options.on_error = preprocess::OnError::kSkip;
+  using cleaning::KeptDuplicate;
+  if (arguments.keep_duplicate == "first") options.kept_duplicate = KeptDuplicate::kFirst;
+  if (arguments.keep_duplicate == "longest") options.kept_duplicate = KeptDuplicate::kLongest;
+  const Result<int64_t> memory = parse_byte_size(arguments.memory);
+  if (!memory.has_value()) return memory.error().with_prefix("--memory");
+  options.memory = *memory;
   options.workers = static_cast<int>(arguments.workers);
   const megatron::FieldLookup fields = arguments.args.lookup();
   megatron::FieldReader args(fields);
@@ -164,6 +181,10 @@ void print_summary(const cleaning::CleanSummary& summary, const std::string& out
                step.documents, step.removed_bytes, step.bytes);
     if (step.reasons.size() < 2) continue;
     for (const auto& [reason, count] : step.reasons) fmt::print("  {}: {}\n", reason, count);
+  }
+  if (summary.clusters > 0) {
+    fmt::print("clusters of near duplicates: {}, the largest of {} documents\n", summary.clusters,
+               summary.largest_clusters.front());
   }
   if (summary.skipped_lines > 0) fmt::print("skipped lines: {}\n", summary.skipped_lines);
   fmt::print("kept: {} documents, {} bytes\nseconds: {:.3f}\n", summary.kept,
@@ -189,6 +210,8 @@ void print_json_summary(const cleaning::CleanSummary& summary, const std::string
                                {"removed_bytes", step.removed_bytes},
                                {"reasons", step.reasons}});
   }
+  object["clusters"] = summary.clusters;
+  object["largest_clusters"] = summary.largest_clusters;
   object["kept"] = summary.kept;
   object["kept_bytes"] = summary.kept_text_bytes;
   object["output_bytes"] = summary.output_bytes;

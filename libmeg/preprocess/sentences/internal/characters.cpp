@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "libmeg/preprocess/sentences/python_lower.h"
 #include "libmeg/text/utf8.h"
 
 namespace meg::preprocess {

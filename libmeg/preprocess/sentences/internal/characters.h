@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
 #include <string_view>
 
 #include "libmeg/preprocess/sentences/internal/character_runs.h"
@@ -27,8 +26,5 @@ size_t find_without(CharacterBit bit, std::string_view text, size_t at);
 
 /// The size of `text` without the whitespace at its end, as str.rstrip() has it.
 size_t size_without_trailing_space(std::string_view text);
-
-/// Python's str.lower().
-std::string lower(std::string_view text);
 
 }  // namespace meg::preprocess
