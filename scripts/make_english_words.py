@@ -50,6 +50,7 @@ FLAGS = [
     set(Sentencizer.default_punct_chars).__contains__,
     lambda c: unicodedata.category(c) == "Mn",
     lambda c: unicodedata.category(c) == "Nd",
+    lambda c: c.isalnum() or c == "_",
 ]
 
 

@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <filesystem>
+#include <optional>
 #include <span>
+#include <system_error>
 #include <utility>
 
 #include "libmeg/base/thread_pool.h"
@@ -13,7 +16,9 @@
 #include "libmeg/cleaning/duplicates/near_duplicates.h"
 #include "libmeg/cleaning/internal/packed.h"
 #include "libmeg/cleaning/internal/step.h"
+#include "libmeg/cleaning/ngrams/decontaminate.h"
 #include "libmeg/io/atomic_file.h"
+#include "libmeg/io/byte_stream.h"
 #include "libmeg/preprocess/check_outputs.h"
 #include "libmeg/preprocess/read_texts.h"
 #include "libmeg/text/json/json_object.h"
@@ -61,16 +66,60 @@ void add(StepCounts& to, const StepCounts& counts) {
   to.documents += counts.documents;
   to.bytes += counts.bytes;
   to.removed += counts.removed;
+  to.changed += counts.changed;
   to.removed_bytes += counts.removed_bytes;
   for (const auto& [reason, count] : counts.reasons) to.reasons[reason] += count;
 }
 
+Status check_is_text(bool has_list) {
+  if (!has_list) return {};
+  return Status(StatusCode::kCorruption, "byte 1: expected a string, found a list of strings");
+}
+
+/// Counts the n-grams of test sets in the documents that come to that step.
+class NgramCounter : public preprocess::TextVisitor {
+ public:
+  NgramCounter(const CleanOptions& options, const std::vector<StepPlan>& plans, TestNgrams& ngrams)
+      : options_(options), filter_(ngrams, *options.decontaminate) {
+    for (const StepPlan& plan : plans) steps_.push_back(plan.make());
+  }
+
+  Status begin_document(std::string_view json, bool has_list) override {
+    json_ = json;
+    values_ = 0;
+    return check_is_text(has_list);
+  }
+
+  Status visit(std::string_view text) override {
+    if (values_++ == 0) text_ = text;
+    if (values_ < options_.json_keys.size()) return {};
+    Document document(json_, text_, words_);
+    for (const std::unique_ptr<Step>& step : steps_) {
+      MEG_ASSIGN_OR_RETURN(const std::string_view reason, step->run(document));
+      if (!reason.empty()) return {};
+    }
+    filter_.count(document.text());
+    return {};
+  }
+
+ private:
+  const CleanOptions& options_;
+  std::vector<std::unique_ptr<Step>> steps_;
+  EnglishWords words_;
+  NgramFilter filter_;
+  std::string_view json_, text_;
+  size_t values_ = 0;  // of the document, so far
+};
+
 class PartCleaner : public preprocess::TextVisitor {
  public:
-  PartCleaner(const CleanOptions& options, const std::vector<StepPlan>& plans, SharedState& shared)
+  /// ngrams: null where they are not looked for.
+  PartCleaner(const CleanOptions& options, const std::vector<StepPlan>& plans, TestNgrams* ngrams,
+              SharedState& shared)
       : options_(options), shared_(shared) {
     for (const StepPlan& plan : plans) steps_.push_back(plan.make());
-    counts_.resize(plans.size());
+    counts_.resize(plans.size() + (ngrams != nullptr ? 1 : 0));
+    if (ngrams != nullptr) ngram_filter_.emplace(*ngrams, *options.decontaminate);
   }
 
   void begin_part(int64_t /*number*/) override {
@@ -81,12 +130,9 @@ class PartCleaner : public preprocess::TextVisitor {
   }
 
   Status begin_document(std::string_view json, bool has_list) override {
-    if (has_list) {
-      return Status(StatusCode::kCorruption, "byte 1: expected a string, found a list of strings");
-    }
     json_ = json;
     values_.clear();
-    return {};
+    return check_is_text(has_list);
   }
 
   Status visit(std::string_view text) override {
@@ -148,13 +194,53 @@ class PartCleaner : public preprocess::TextVisitor {
       counts.bytes += bytes;
       MEG_ASSIGN_OR_RETURN(const std::string_view reason, steps_[i]->run(document));
       if (!reason.empty()) {
-        ++counts.removed;
-        counts.removed_bytes += bytes;
-        ++counts.reasons[std::string(reason)];
+        count_removed(counts, bytes, reason);
         return {};
       }
       counts.removed_bytes += bytes - std::ssize(document.text());
+      counts.changed += document.take_news() ? 1 : 0;
     }
+    if (!ngram_filter_) {
+      keep(document);
+      return {};
+    }
+    decontaminate(document);
+    return {};
+  }
+
+  static void count_removed(StepCounts& counts, int64_t bytes, std::string_view reason) {
+    ++counts.removed;
+    counts.removed_bytes += bytes;
+    ++counts.reasons[std::string(reason)];
+  }
+
+  void decontaminate(Document& document) {
+    StepCounts& counts = counts_[steps_.size()];
+    const DecontaminateOptions& options = *options_.decontaminate;
+    const auto bytes = std::ssize(document.text());
+    ++counts.documents;
+    counts.bytes += bytes;
+    const std::vector<std::string_view>& parts = ngram_filter_->cut(document.text());
+    const bool is_whole = parts.size() == 1 && parts.front().size() == document.text().size();
+    if (is_whole) return keep(document);
+    if (options.contaminated == Contaminated::kDrop) {
+      return count_removed(counts, bytes, "contaminated");
+    }
+    if (parts.empty()) return count_removed(counts, bytes, "nothing_left");
+    if (std::ssize(parts) > options.splits_count) {
+      return count_removed(counts, bytes, "too_many_parts");
+    }
+    ++counts.changed;
+    counts.removed_bytes += bytes;
+    for (const std::string_view part : parts) {
+      counts.removed_bytes -= std::ssize(part);
+      document.change_text(part);
+      keep(document);
+    }
+  }
+
+  /// Adds the document to the part's output.
+  void keep(const Document& document) {
     Kept kept{.begin = out_.size(),
               .text_bytes = std::ssize(document.text()),
               .digest = {},
@@ -170,7 +256,6 @@ class PartCleaner : public preprocess::TextVisitor {
     append_line(document);
     kept.size = out_.size() - kept.begin;
     kept_.push_back(kept);
-    return {};
   }
 
   void append_line(const Document& document) {
@@ -252,6 +337,7 @@ class PartCleaner : public preprocess::TextVisitor {
   const CleanOptions& options_;
   SharedState& shared_;
   std::vector<std::unique_ptr<Step>> steps_;
+  std::optional<NgramFilter> ngram_filter_;
   EnglishWords words_;
   MinHasher hasher_;
 
@@ -427,14 +513,65 @@ Status check_options(const CleanOptions& options) {
   return preprocess::check_outputs(options.inputs, {options.output});
 }
 
+Status check_can_be_read_twice(const std::vector<std::string>& inputs) {
+  for (const std::string& input : inputs) {
+    std::error_code missing;
+    const auto status = std::filesystem::status(input, missing);
+    const bool is_stream = std::filesystem::exists(status) &&
+                           !std::filesystem::is_regular_file(status) &&
+                           !std::filesystem::is_directory(status);
+    if (input != io::kStandardInput && !is_stream) continue;
+    return make_error(StatusCode::kUnsupported,
+                      "{}: `key_threshold`: expected files, which are read twice, found a pipe; 0 "
+                      "reads them once",
+                      input);
+  }
+  return {};
+}
+
+preprocess::ReadTextsOptions reading_of(const CleanOptions& options, bool in_order) {
+  return {.inputs = options.inputs,
+          .input = options.input,
+          .max_documents = std::nullopt,
+          .json_keys = options.json_keys,
+          .on_error = options.on_error,
+          .chunk_bytes = options.chunk_bytes,
+          .in_order = in_order};
+}
+
+/// The n-grams of the test sets that documents are compared with. Reads all documents.
+Result<std::optional<TestNgrams>> read_ngrams(const CleanOptions& options,
+                                              const std::vector<StepPlan>& plans,
+                                              const ProgressCallback& progress) {
+  if (!options.decontaminate) return std::optional<TestNgrams>();
+  const int64_t threshold = options.decontaminate->key_threshold;
+  if (threshold > 0) MEG_RETURN_IF_ERROR(check_can_be_read_twice(options.inputs));
+  MEG_ASSIGN_OR_RETURN(TestNgrams ngrams, TestNgrams::read(*options.decontaminate));
+  if (threshold > 0) {
+    std::vector<NgramCounter> counters;
+    counters.reserve(static_cast<size_t>(options.workers));  // Their addresses are handed out.
+    std::vector<preprocess::TextVisitor*> visitors;
+    for (int i = 0; i < options.workers; ++i) {
+      visitors.push_back(&counters.emplace_back(options, plans, ngrams));
+    }
+    const auto read = preprocess::read_texts(reading_of(options, false), visitors, progress);
+    MEG_RETURN_IF_ERROR(read.status());
+    ngrams.remove_frequent(threshold);
+  }
+  return std::optional<TestNgrams>(std::move(ngrams));
+}
+
 }  // namespace
 
 Result<CleanSummary> clean(const CleanOptions& options, const ProgressCallback& progress) {
   MEG_RETURN_IF_ERROR(check_options(options));
   MEG_ASSIGN_OR_RETURN(const std::vector<StepPlan> plans, plan_steps(options));
+  MEG_ASSIGN_OR_RETURN(std::optional<TestNgrams> ngrams, read_ngrams(options, plans, progress));
   SharedState shared;
   std::vector<StepCounts>& steps = shared.summary.steps;
   for (const StepPlan& plan : plans) steps.push_back({.name = plan.name, .reasons = {}});
+  if (options.decontaminate) steps.push_back({.name = "decontaminate", .reasons = {}});
+  const size_t own_steps = steps.size();  // that need no other document
   const auto memory = static_cast<size_t>(options.memory / 2);
   if (options.exact_duplicates) {
     steps.push_back({.name = "exact_duplicates", .reasons = {}});
@@ -445,7 +582,7 @@ Result<CleanSummary> clean(const CleanOptions& options, const ProgressCallback& 
     shared.near.emplace(options.output, memory, options.kept_duplicate);
     shared.near_counts = &steps.back();
   }
-  if (options.exact_duplicates) shared.exact_counts = &steps[plans.size()];
+  if (options.exact_duplicates) shared.exact_counts = &steps[own_steps];
   shared.packing = packing_of(options.output);
   MEG_ASSIGN_OR_RETURN(shared.file, io::AtomicFile::create(options.output));
 
@@ -453,17 +590,10 @@ Result<CleanSummary> clean(const CleanOptions& options, const ProgressCallback& 
   cleaners.reserve(static_cast<size_t>(options.workers));  // Their addresses are handed out.
   std::vector<preprocess::TextVisitor*> visitors;
   for (int i = 0; i < options.workers; ++i) {
-    visitors.push_back(&cleaners.emplace_back(options, plans, shared));
+    visitors.push_back(&cleaners.emplace_back(options, plans, ngrams ? &*ngrams : nullptr, shared));
   }
-  const preprocess::ReadTextsOptions reading{.inputs = options.inputs,
-                                             .input = options.input,
-                                             .max_documents = std::nullopt,
-                                             .json_keys = options.json_keys,
-                                             .on_error = options.on_error,
-                                             .chunk_bytes = options.chunk_bytes,
-                                             .in_order = true};
   MEG_ASSIGN_OR_RETURN(const preprocess::ReadTextsSummary texts,
-                       preprocess::read_texts(reading, visitors, progress));
+                       preprocess::read_texts(reading_of(options, true), visitors, progress));
   if (shared.held > 0) MEG_RETURN_IF_ERROR(Release(options, shared, progress).run());
   CleanSummary& summary = shared.summary;
   if (summary.output_bytes == 0) {

@@ -32,6 +32,27 @@ enum class KeptDuplicate {
   kLongest,  ///< By its text's bytes; of equal ones the first.
 };
 
+/// What is done with documents that share n-grams of words with test sets.
+enum class Contaminated {
+  kCut,  ///< As by Megatron-LM's filter_ngrams.py: what remains becomes documents of its own.
+  kDrop,
+};
+
+/// Test sets and how documents are compared with them; the defaults are filter_ngrams.py's.
+struct DecontaminateOptions {
+  std::vector<std::string> test_sets;  ///< Inputs, as CleanOptions::inputs.
+  std::string key = "text";            ///< Of their texts.
+  Contaminated contaminated = Contaminated::kCut;
+  int64_t max_ngram_size = 13;  ///< Of a text with fewer words all of them are one n-gram,
+  int64_t min_ngram_size = 8;   ///< unless there are fewer than this.
+  /// N-grams that occur in at least so many documents are taken for common phrases and ignored; 0:
+  /// none are, and the input is read only once.
+  int64_t key_threshold = 10;
+  int64_t remove_char_each_side = 200;  ///< Cut around an n-gram, and on to the end of a sentence.
+  int64_t filter_text_char_len = 200;   ///< Parts of no more characters go.
+  int64_t splits_count = 10;            ///< Documents in more parts go.
+};
+
 /// What is done with documents. Steps run in the order of these fields.
 struct CleanOptions {
   std::vector<std::string> inputs;
@@ -45,7 +66,8 @@ struct CleanOptions {
   std::optional<int64_t> min_tokens, max_tokens;  ///< Tokens of the text by `tokenizer`.
   const tokenizer::Tokenizer* tokenizer = nullptr;
   std::vector<std::string> quality;  ///< Of quality_rules(), which run in that order.
-  bool exact_duplicates = false;     ///< Of equal texts only the first stays.
+  std::optional<DecontaminateOptions> decontaminate;
+  bool exact_duplicates = false;  ///< Of equal texts only the first stays.
   /// Of texts that share about 0.72 of their 5-grams of words or more only one stays, by the
   /// MinHash signatures of datatrove 0.10 with its defaults.
   bool near_duplicates = false;
@@ -68,6 +90,7 @@ struct StepCounts {
   int64_t documents = 0;                   ///< That came to it.
   int64_t bytes = 0;                       ///< Of their texts.
   int64_t removed = 0;                     ///< Documents.
+  int64_t changed = 0;                     ///< Documents that stay with another text or as several.
   int64_t removed_bytes = 0;               ///< Of texts, those of documents that stay included.
   std::map<std::string, int64_t> reasons;  ///< Documents removed, where there is more than one.
 };

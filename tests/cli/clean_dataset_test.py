@@ -175,6 +175,32 @@ class CleanDataset(unittest.TestCase):
                 outputs.add(file.read())
         self.assertEqual(len(outputs), 1)
 
+    def test_ngrams_of_test_sets_are_cut_or_dropped(self):
+        random.seed(3)
+        words = [f"w{chr(97 + i // 26)}{chr(97 + i % 26)}" for i in range(300)]
+        test = "This is the Last sentence, of a TEST set; nobody should train on."
+        around = [". ".join(" ".join(random.choices(words, k=8)) for _ in range(30)) for _ in range(2)]
+        documents = [{"id": 0, "text": around[0]}, {"id": 1, "text": f"{around[0]}. {test.lower()} {around[1]}", "k": [1]},
+                     {"id": 2, "text": test}]
+        tests = self.write("tests.jsonl", lines_of([{"question": test}, {"question": "too short"}]))
+        flags = ["--decontaminate", tests, "--decontaminate-key", "question"]
+        kept, report = self.clean(documents, *flags)
+        self.assertEqual([(one["id"], one.get("k")) for one in kept], [(0, None), (1, [1]), (1, [1])])
+        self.assertTrue(documents[1]["text"].startswith(kept[1]["text"]) and documents[1]["text"].endswith(kept[2]["text"]))
+        step, = report["steps"]
+        self.assertEqual((step["documents"], step["changed"], step["removed"]), (3, 1, 1))
+        self.assertEqual(step["bytes"] - step["removed_bytes"], report["kept_bytes"])
+        kept, _ = self.clean(documents, *flags, "--contaminated", "drop")
+        self.assertEqual(kept, documents[:1])
+        # What ten documents have is taken for a common phrase.
+        kept, _ = self.clean(documents + documents[2:] * 9, *flags)
+        self.assertEqual(len(kept), 12)
+        kept, _ = self.clean(documents + documents[2:] * 9, *flags, "--key-threshold", 0)
+        self.assertEqual(len(kept), 3)
+        self.fails_with("expected files, which are read twice", "--input", "-", *flags, code=1)
+        self.fails_with("expected texts of at least 8 words", "--input", tests, "--json-keys", "question", "--decontaminate",
+                        self.write("few.jsonl", '{"text": "a b"}\n'))
+
     def test_max_documents_counts_what_is_written(self):
         documents = self.corpus(20000)
         expected = [document for document in documents if len(document["text"]) >= 100][:777]

@@ -41,6 +41,8 @@ struct Arguments {
   InputFlags input;
   std::string on_error = "fail";
   std::string keep_duplicate = "root";
+  std::string contaminated = "cut";
+  cleaning::DecontaminateOptions decontaminate;
   std::string memory = "1GiB";
   std::vector<std::string> require_match, require_range;
   int64_t workers = available_processors();
@@ -91,6 +93,38 @@ void declare(Flags& flags, Arguments& arguments) {
             "apply the quality rules of published data sets, with their thresholds, to English "
             "text, in this order")
       .choices({rules.begin(), rules.end()});
+  cleaning::DecontaminateOptions& decontaminate = arguments.decontaminate;
+  flags.list("--decontaminate", &decontaminate.test_sets, "FILE...",
+             "cut or drop documents that share n-grams of words with these test sets (JSON lines)");
+  flags.value("--decontaminate-key", &decontaminate.key, "KEY", "the key of the test sets' texts");
+  flags
+      .value("--contaminated", &arguments.contaminated, "WHAT",
+             "cut: take the n-gram out, with what stands around it; what remains on either side "
+             "becomes a document. drop: remove the document")
+      .choices({"cut", "drop"});
+  flags.value("--max-ngram-size", &decontaminate.max_ngram_size, "N", "words of an n-gram")
+      .range(1, 1000);
+  flags
+      .value("--min-ngram-size", &decontaminate.min_ngram_size, "N",
+             "fewest words of a shorter text that is an n-gram as a whole")
+      .range(1, 1000);
+  flags
+      .value("--key-threshold", &decontaminate.key_threshold, "N",
+             "ignore n-grams that N documents or more have; for this the input is read twice; 0: "
+             "ignore none")
+      .range(0, kMost);
+  flags
+      .value("--remove-char-each-side", &decontaminate.remove_char_each_side, "N",
+             "characters to cut on either side of an n-gram, and on to the end of a sentence")
+      .range(0, kMost);
+  flags
+      .value("--filter-text-char-len", &decontaminate.filter_text_char_len, "N",
+             "remove cut parts of N characters or fewer")
+      .range(0, kMost);
+  flags
+      .value("--splits-count", &decontaminate.splits_count, "N",
+             "remove documents that would become more than N parts")
+      .range(1, kMost);
   flags.toggle("--exact-duplicates", &options.exact_duplicates,
                "of documents with the same text keep only the first");
   flags.toggle("--near-duplicates", &options.near_duplicates,
@@ -159,6 +193,10 @@ Status finish(Arguments& arguments) {
   cleaning::CleanOptions& options = arguments.options;
   MEG_RETURN_IF_ERROR(finish_input_flags(arguments.input, options));
   if (arguments.on_error == "skip") options.on_error = preprocess::OnError::kSkip;
+  if (arguments.contaminated == "drop") {
+    arguments.decontaminate.contaminated = cleaning::Contaminated::kDrop;
+  }
+  if (!arguments.decontaminate.test_sets.empty()) options.decontaminate = arguments.decontaminate;
   using cleaning::KeptDuplicate;
   if (arguments.keep_duplicate == "first") options.kept_duplicate = KeptDuplicate::kFirst;
   if (arguments.keep_duplicate == "longest") options.kept_duplicate = KeptDuplicate::kLongest;
@@ -179,6 +217,7 @@ void print_summary(const cleaning::CleanSummary& summary, const std::string& out
   for (const cleaning::StepCounts& step : summary.steps) {
     fmt::print("{}: removed {} of {} documents, {} of {} bytes\n", step.name, step.removed,
                step.documents, step.removed_bytes, step.bytes);
+    if (step.changed > 0) fmt::print("  changed: {}\n", step.changed);
     if (step.reasons.size() < 2) continue;
     for (const auto& [reason, count] : step.reasons) fmt::print("  {}: {}\n", reason, count);
   }
@@ -207,6 +246,7 @@ void print_json_summary(const cleaning::CleanSummary& summary, const std::string
                                {"documents", step.documents},
                                {"bytes", step.bytes},
                                {"removed", step.removed},
+                               {"changed", step.changed},
                                {"removed_bytes", step.removed_bytes},
                                {"reasons", step.reasons}});
   }

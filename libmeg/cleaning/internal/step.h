@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "libmeg/base/result.h"
@@ -26,8 +27,12 @@ class Document {
 
   bool is_changed() const { return is_changed_; }
 
+  /// Whether the text has changed since the last call.
+  bool take_news() { return std::exchange(has_news_, false); }
+
   void change_text(std::string_view text) {
-    is_changed_ = is_changed_ || text != text_;
+    has_news_ = has_news_ || text != text_;
+    is_changed_ = is_changed_ || has_news_;
     text_ = text;
     is_split_ = false;
   }
@@ -44,6 +49,7 @@ class Document {
   EnglishWords& words_;
   bool is_split_ = false;
   bool is_changed_ = false;
+  bool has_news_ = false;
 };
 
 /// One thing that is done with documents. Belongs to one thread.

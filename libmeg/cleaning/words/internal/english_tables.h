@@ -26,6 +26,7 @@ enum CharacterFlags : uint32_t {
   kSentenceEnd = 1U << 15,  ///< of spaCy's sentencizer
   kNonspacingMark = 1U << 16,
   kDigit = 1U << 17,
+  kWord = 1U << 18,  ///< \w of Python's re
 };
 
 struct CharacterRange {

@@ -1,0 +1,108 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "libmeg/base/result.h"
+#include "libmeg/cleaning/clean.h"
+
+namespace meg::cleaning {
+
+/// The words of a text as Python's re.finditer(r"\w+", text.lower()) finds them.
+class LowerWords {
+ public:
+  void split(std::string_view text);
+
+  size_t size() const { return begins_.size() - 1; }
+
+  /// `count` words from `first` on, with one space between them.
+  std::string_view run(size_t first, size_t count) const {
+    return std::string_view(joined_).substr(begins_[first],
+                                            begins_[first + count] - 1 - begins_[first]);
+  }
+
+  /// Characters of the text in lower case before a word.
+  int64_t characters_before(size_t word) const;
+
+ private:
+  std::string lowered_;
+  std::string joined_;          // each word with a space after it
+  std::vector<size_t> begins_;  // in joined_, and its end
+  std::vector<size_t> places_;  // in lowered_
+};
+
+/// The n-grams of test sets.
+class TestNgrams {
+ public:
+  static Result<TestNgrams> read(const DecontaminateOptions& options);
+
+  size_t size() const { return numbers_.size(); }
+
+  /// The number of an n-gram; -1 where it is none.
+  int64_t find(std::string_view ngram) const {
+    const auto found = numbers_.find(ngram);
+    return found == numbers_.end() ? -1 : found->second;
+  }
+
+  /// Whether one may begin with these shortest() words.
+  bool may_begin_with(std::string_view words) const;
+
+  /// The sizes that occur, ascending.
+  const std::vector<size_t>& sizes() const { return sizes_; }
+
+  size_t shortest() const { return sizes_.empty() ? 0 : sizes_.front(); }
+
+  /// Counts a document that has this n-gram. From any thread.
+  void count(int64_t number) { ++counts_[static_cast<size_t>(number)]; }
+
+  /// Removes those that were counted `threshold` times or more; how many are left.
+  size_t remove_frequent(int64_t threshold);
+
+ private:
+  void add(const LowerWords& words, const DecontaminateOptions& options);
+  void index();
+
+  std::vector<std::unique_ptr<std::string>> texts_;  // by number
+  std::unordered_map<std::string_view, int64_t> numbers_;
+  std::unique_ptr<std::atomic<int64_t>[]> counts_;
+  std::vector<size_t> sizes_;
+  std::unordered_set<uint64_t> beginnings_;  // digests
+};
+
+/// Finds n-grams of test sets in documents. Belongs to one thread. Mirrors Megatron-LM
+/// tools/openwebtext/filter_ngrams.py: free_ngram.
+class NgramFilter {
+ public:
+  NgramFilter(TestNgrams& ngrams, const DecontaminateOptions& options)
+      : ngrams_(ngrams), options_(options) {}
+
+  /// Counts the document for each n-gram that it has.
+  void count(std::string_view text);
+
+  /// The parts of the document that are left: itself where it has no n-gram. Views into it.
+  const std::vector<std::string_view>& cut(std::string_view text);
+
+ private:
+  struct Match {
+    int64_t number = -1;     ///< of the n-gram; -1: none
+    int64_t begin = 0;       ///< characters before it
+    int64_t characters = 0;  ///< its own
+  };
+
+  Match find_first(std::string_view text);
+  Match match_at(size_t word, size_t size) const;
+
+  TestNgrams& ngrams_;
+  const DecontaminateOptions& options_;
+  LowerWords words_;
+  std::vector<std::string_view> parts_;
+};
+
+}  // namespace meg::cleaning

@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+"""clean_dataset against the scripts of Megatron-LM's tools/openwebtext, whose folder is in MEG_OPENWEBTEXT.
+
+compare_with_megatron.py CLEAN_DATASET
+"""
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SCRIPTS = os.environ.get("MEG_OPENWEBTEXT", "")
+if not os.path.exists(os.path.join(SCRIPTS, "filter_ngrams.py")):
+    print("skipped: no MEG_OPENWEBTEXT, the folder tools/openwebtext of a Megatron-LM")
+    sys.exit(77)
+
+PROGRAM = ""
+TESTDATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../testdata")
+
+
+def texts_of(name):
+    with open(f"{TESTDATA}/quickstart/{name}.jsonl") as file:
+        return [json.loads(line)["text"] for line in file]
+
+
+class OpenWebText(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def write(self, name, texts):
+        with open(f"{self.folder}/{name}", "w") as file:
+            for i, text in enumerate(texts):
+                file.write(json.dumps({"id": i, "text": text}) + "\n")
+        return f"{self.folder}/{name}"
+
+    def clean(self, *flags):
+        output = f"{self.folder}/out.jsonl"
+        done = subprocess.run([PROGRAM, *map(str, flags), "--output", output, "--json"], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(output) as file:
+            return [json.loads(line) for line in file], json.loads(done.stdout)
+
+    def test_ngrams_of_test_sets_are_cut_as_there(self):
+        random.seed(1)
+        tests = texts_of("lambada")[:60] + ["Only seven words are in this one", "a b c d e f g h", "Ten words make one n-gram "
+                                            "as a whole 9 10", "é è à ö ü ß ñ ç å", "\u0130stanbul und andere W\u00f6rter "
+                                            "stehen hier in einer Zeile f\u00fcr sich", "½ ² Ⅷ x_y _ 4 5 6 7 8 9 10 11 12 13 14"]
+        sentences = ". ".join(texts_of("english")).split(". ")
+        documents = []
+        for _ in range(250):
+            parts = random.choices(sentences, k=random.randrange(1, 40))
+            for _ in range(random.choice([0, 0, 1, 1, 2, 4, 14])):
+                test = random.choice(tests if random.random() < 0.8 else tests[-8:])
+                change = random.choice([str, str.upper, lambda text: text.replace(" ", ", "), lambda text: text[9:]])
+                parts.insert(random.randrange(len(parts) + 1), change(test))
+            documents.append(random.choice([". ", "! ", " \u0130 ", "\n"]).join(parts) + random.choice(["", ".", " ."]))
+        documents += ["", "a", "a b c d e f g h", *tests]
+        source, task = self.write("in.jsonl", documents), self.write("task.jsonl", tests)
+        for threshold in (10, 2, 1000):
+            script = f"{self.folder}/script.jsonl"
+            subprocess.run([sys.executable, f"{SCRIPTS}/filter_ngrams.py", "--tasks", "lambada", "--lambada-path", task,
+                            "--dedup-dataset", source, "text", "--output", script, "--num-threads", "2",
+                            "--key-threshold", str(threshold)], check=True, capture_output=True)
+            with open(script) as file:
+                expected = [(one["id"], one["text"]) for one in map(json.loads, file)]
+            kept, report = self.clean("--input", source, "--decontaminate", task, "--key-threshold", threshold)
+            self.assertEqual([(one["id"], one["text"]) for one in kept], expected)
+            step, = report["steps"]
+            print(threshold, len(documents), "documents,", len(expected), "kept,", step["changed"], step["reasons"])
+        whole, report = self.clean("--input", source, "--decontaminate", task, "--key-threshold", 1000, "--contaminated",
+                                   "drop")
+        untouched = [(i, text) for i, text in enumerate(documents) if (i, text) in expected]
+        self.assertEqual([(one["id"], one["text"]) for one in whole], untouched)
+
+
+if __name__ == "__main__":
+    PROGRAM = sys.argv[1]
+    unittest.main(argv=sys.argv[:1])
