@@ -22,6 +22,7 @@
 #include "libmeg/preprocess/check_outputs.h"
 #include "libmeg/preprocess/read_texts.h"
 #include "libmeg/text/json/json_object.h"
+#include "libmeg/text/printable.h"
 
 // Every thread takes a part of the input through all steps that look at one document alone
 // (PartCleaner). What depends on the documents before (duplicates, the limit) is decided where
@@ -37,7 +38,7 @@ struct Kept {
   size_t begin = 0;  ///< Of its line in the part's output.
   size_t size = 0;
   int64_t text_bytes = 0;
-  TextDigest digest;
+  std::optional<TextDigest> digest;
   std::optional<size_t> signature;  ///< Its place among the part's.
   bool is_held = false;             ///< Whether it stays is decided at the end.
 };
@@ -47,6 +48,14 @@ struct HeldHeader {
   uint64_t size;  ///< of the line
   int64_t text_bytes;
 };
+
+/// Whether an output has the texts alone, one a line.
+bool is_txt(std::string_view path) {
+  for (const std::string_view ending : {".gz", ".zst"}) {
+    if (path.ends_with(ending)) path.remove_suffix(ending.size());
+  }
+  return path.ends_with(".txt");
+}
 
 /// What the parts of one run share. Only the part that is settled or written uses it.
 struct SharedState {
@@ -200,12 +209,19 @@ class PartCleaner : public preprocess::TextVisitor {
       counts.removed_bytes += bytes - std::ssize(document.text());
       counts.changed += document.take_news() ? 1 : 0;
     }
-    if (!ngram_filter_) {
-      keep(document);
+    MEG_RETURN_IF_ERROR(check_is_line(document));
+    ngram_filter_ ? decontaminate(document) : keep(document);
+    return {};
+  }
+
+  Status check_is_line(const Document& document) const {
+    if (!is_txt(options_.output) ||
+        document.text().find_first_of("\r\n") == std::string_view::npos) {
       return {};
     }
-    decontaminate(document);
-    return {};
+    return make_error(StatusCode::kInvalidArgument,
+                      "{}: expected texts of one line, found {}: write .jsonl", options_.output,
+                      text::printable(document.text()));
   }
 
   static void count_removed(StepCounts& counts, int64_t bytes, std::string_view reason) {
@@ -243,9 +259,9 @@ class PartCleaner : public preprocess::TextVisitor {
   void keep(const Document& document) {
     Kept kept{.begin = out_.size(),
               .text_bytes = std::ssize(document.text()),
-              .digest = {},
+              .digest = std::nullopt,
               .signature = std::nullopt};
-    if (options_.exact_duplicates) kept.digest = text_digest(document.text());
+    if (options_.exact_duplicates) kept.digest = digest_of(document);
     if (options_.near_duplicates) {
       std::array<uint64_t, kHashes> signature;
       if (hasher_.sign(document.text(), signature)) {
@@ -258,8 +274,21 @@ class PartCleaner : public preprocess::TextVisitor {
     kept_.push_back(kept);
   }
 
+  /// Of what duplicates are compared by; none where the document has no such key.
+  std::optional<TextDigest> digest_of(const Document& document) {
+    if (options_.duplicates_by.empty()) return text_digest(document.text());
+    const std::string_view value = text::find_json_value(json_, options_.duplicates_by);
+    if (value.empty()) return std::nullopt;
+    if (value.front() == '"') return text_digest(text::json_string_text(value, buffer_));
+    TextDigest digest = text_digest(value);
+    digest.low = ~digest.low;  // 5 is not "5".
+    return digest;
+  }
+
   void append_line(const Document& document) {
-    if (json_.empty()) {
+    if (is_txt(options_.output)) {
+      out_.append(document.text());
+    } else if (json_.empty()) {
       append_members(document);
     } else if (!document.is_changed()) {
       append_json(json_);
@@ -304,13 +333,16 @@ class PartCleaner : public preprocess::TextVisitor {
         StepCounts& counts = *shared_.exact_counts;
         ++counts.documents;
         counts.bytes += document.text_bytes;
-        MEG_ASSIGN_OR_RETURN(const ExactDuplicates::Answer answer,
-                             shared_.exact->add(shared_.held, document.digest));
+        auto answer = ExactDuplicates::Answer::kNew;
+        if (document.digest) {
+          MEG_ASSIGN_OR_RETURN(answer, shared_.exact->add(shared_.held, *document.digest));
+        }
         if (answer == ExactDuplicates::Answer::kRepeated) {
           ++counts.removed;
           counts.removed_bytes += document.text_bytes;
           continue;
         }
+        // What follows an undecided one waits for it.
         document.is_held = shared_.exact->is_undecided();
       }
       if (shared_.near) {
@@ -340,6 +372,7 @@ class PartCleaner : public preprocess::TextVisitor {
   std::optional<NgramFilter> ngram_filter_;
   EnglishWords words_;
   MinHasher hasher_;
+  std::string buffer_;
 
   std::string_view json_;                 // of the document
   std::vector<std::string_view> values_;  // of its keys

@@ -32,6 +32,17 @@ enum class KeptDuplicate {
   kLongest,  ///< By its text's bytes; of equal ones the first.
 };
 
+/// Which URLs go.
+struct UrlOptions {
+  std::string key;                   ///< Of the URL in a JSON object; empty: the text is the URL.
+  std::vector<std::string> filters;  ///< Of url_filters(), which are asked in that order.
+  std::string blacklist;             ///< A file; empty: that of Megatron-LM's blacklist_urls.py.
+  std::string patterns;              ///< A file of RE2 patterns, one a line; empty: none.
+};
+
+/// "domain" and "extension", those of the blacklist, "short", up to 8 characters, and "malformed".
+std::span<const std::string_view> url_filters();
+
 /// What is done with documents that share n-grams of words with test sets.
 enum class Contaminated {
   kCut,  ///< As by Megatron-LM's filter_ngrams.py: what remains becomes documents of its own.
@@ -61,6 +72,7 @@ struct CleanOptions {
   std::vector<std::string> json_keys = {"text"};
   preprocess::OnError on_error = preprocess::OnError::kFail;
 
+  std::optional<UrlOptions> urls;  ///< A document without URL goes.
   std::vector<KeyRule> key_rules;  ///< A missing key, or one of another type, does not fit.
   std::optional<int64_t> min_chars, max_chars;    ///< Characters (code points) of the text.
   std::optional<int64_t> min_tokens, max_tokens;  ///< Tokens of the text by `tokenizer`.
@@ -68,13 +80,15 @@ struct CleanOptions {
   std::vector<std::string> quality;  ///< Of quality_rules(), which run in that order.
   std::optional<DecontaminateOptions> decontaminate;
   bool exact_duplicates = false;  ///< Of equal texts only the first stays.
+  std::string duplicates_by;      ///< Compares the values of this JSON key, not texts.
   /// Of texts that share about 0.72 of their 5-grams of words or more only one stays, by the
   /// MinHash signatures of datatrove 0.10 with its defaults.
   bool near_duplicates = false;
   KeptDuplicate kept_duplicate = KeptDuplicate::kRoot;
   std::optional<int64_t> max_documents;  ///< Ends the output, and the work where that is possible.
 
-  /// JSON lines; compressed where the name ends in .gz or .zst.
+  /// JSON lines; where the name ends in .txt, only the texts, which must not have lines; compressed
+  /// where it ends in .gz or .zst.
   std::string output;
 
   /// Of what is known of documents to find duplicates; what exceeds it goes to temporary files

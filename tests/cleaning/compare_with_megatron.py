@@ -77,6 +77,36 @@ class OpenWebText(unittest.TestCase):
         self.assertEqual([(one["id"], one["text"]) for one in whole], untouched)
 
 
+    def test_the_same_urls_stay(self):
+        random.seed(2)
+        names = ["example", "google", "news.bbc", "youtu", "i.imgur", "www.redd", "a-b", "-a", "a_b", "x" * 64, "xkcd", "", "reddit",
+                 "new.reddit-stream", "t", "puu", "\u017fite", "\u00fcber", "1", "10.0.0.1", "1.2.3", "999.1.1.1", "1.2.3.4444"]
+        ends = ["com", "co.uk", "org", "be", "it", "sh", "c", "museum", "com.", "io", "com.au", "net"]
+        paths = ["", "/", "/a", "/a.jpg", "/a.JPG?x=1", "/x.7z", "/x.7z.ai", "?", "?q", "/a b", ":80", ":80/", ":", ":x", "/f.tar.gz",
+                 "/a.py#b", "#b", "//", "/a.html", "/\u00e9", "/page"]
+        urls = ["", "a", "http://a", "http://", "12345678", "123456789"]
+        for _ in range(4000):
+            scheme = random.choice(["http://"] * 6 + ["https://", "HTTP://", "ftp://", "", "http:/"])
+            name = random.choice(names)
+            dot = random.choice([".", ""]) if name in ("example", "a-b", "1", "t") else "."
+            urls.append(scheme + name + dot + random.choice(ends) + random.choice(paths))
+        os.mkdir(f"{self.folder}/urls")
+        for i in range(2):
+            with open(f"{self.folder}/urls/{i}.txt", "w") as file:
+                file.write("".join(f" {url}\n" for url in urls[i::2]))
+        output = f"{self.folder}/script.txt"
+        subprocess.run([sys.executable, f"{SCRIPTS}/blacklist_urls.py", f"{self.folder}/urls", output], check=True,
+                       capture_output=True)
+        done = subprocess.run([PROGRAM, "--input", f"{self.folder}/urls", "--txt-document", "line", "--url-filters", "domain",
+                               "extension", "short", "malformed", "--exact-duplicates", "--output", f"{self.folder}/out.txt"],
+                              capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(output) as expected, open(f"{self.folder}/out.txt") as found:
+            found, expected = found.read().split("\n")[:-1], expected.read().split("\n")[:-1]
+            found = [url.strip() for url in found]
+            self.assertEqual((len(found), set(found) ^ set(expected)), (len(expected), set()))
+
+
 if __name__ == "__main__":
     PROGRAM = sys.argv[1]
-    unittest.main(argv=sys.argv[:1])
+    unittest.main(argv=sys.argv[:1] + sys.argv[2:])

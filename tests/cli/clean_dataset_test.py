@@ -201,6 +201,40 @@ class CleanDataset(unittest.TestCase):
         self.fails_with("expected texts of at least 8 words", "--input", tests, "--json-keys", "question", "--decontaminate",
                         self.write("few.jsonl", '{"text": "a b"}\n'))
 
+    def test_urls_are_filtered_and_listed(self):
+        urls = ["http://a.com/x", "http://www.google.co.uk/", "http://a.com/x", "http://a.com/b.JPG?q", "x.y", "http://nodot/page",
+                "http://b.org/private/1", " http://c.de "]
+        os.mkdir(self.path("urls"))
+        for name, part in (("1.txt", urls[:5]), ("2.txt", urls[5:])):
+            self.write(f"urls/{name}", "\n".join(part) + "\n")
+        patterns = self.write("patterns", "# what is not public\n/private/\n\n")
+        flags = ["--txt-document", "line", "--url-filters", "malformed", "short", "extension", "domain", "--url-patterns", patterns,
+                 "--exact-duplicates"]
+        for inputs in ([self.path("urls")], [self.path("urls/1.txt"), self.path("urls/2.txt")]):
+            done = self.run_program("--input", *inputs, *flags, "--json", output="out.txt")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            with open(self.path("out.txt")) as file:
+                self.assertEqual(file.read(), "http://a.com/x\n http://c.de \n")
+            self.assertEqual(json.loads(done.stdout)["steps"][0]["reasons"],
+                             {"domain": 1, "extension": 1, "short": 1, "malformed": 1, "pattern": 1})
+        # Documents with a URL, and a blacklist of one's own.
+        documents = [{"text": "a", "url": "https://sub.mine.net/"}, {"text": "b", "url": "http://google.com/"}, {"text": "c"},
+                     {"text": "d", "url": "http://google.com/"}, {"text": "e", "url": "http://x.org/y.xyz"}]
+        blacklist = self.write("blacklist", "domain mine\nextension .xyz\n")
+        kept, report = self.clean(documents, "--url-key", "url", "--url-filters", "domain", "extension", "--url-blacklist",
+                                  blacklist, "--exact-duplicates", "--duplicates-by", "url")
+        self.assertEqual(kept, documents[1:2])
+        self.assertEqual(report["steps"][0]["reasons"], {"domain": 1, "extension": 1, "no_url": 1})
+        kept, _ = self.clean(documents, "--exact-duplicates", "--duplicates-by", "url")
+        self.assertEqual(kept, documents[:3] + documents[4:])  # What has no such key is no duplicate.
+        source = self.write("in.jsonl", lines_of(documents))
+        self.fails_with("require --url-filters", "--input", source, "--url-key", "url")
+        self.fails_with("requires --exact-duplicates", "--input", source, "--duplicates-by", "url")
+        self.fails_with("line 1: expected `domain NAME`", "--input", source, "--url-filters", "domain", "--url-blacklist", source)
+        done = self.run_program("--input", self.write("in.jsonl", '{"text": "a\\nb"}\n'), output="two.txt")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("expected texts of one line", done.stderr)
+
     def test_max_documents_counts_what_is_written(self):
         documents = self.corpus(20000)
         expected = [document for document in documents if len(document["text"]) >= 100][:777]

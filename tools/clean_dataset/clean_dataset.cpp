@@ -42,6 +42,7 @@ struct Arguments {
   std::string on_error = "fail";
   std::string keep_duplicate = "root";
   std::string contaminated = "cut";
+  cleaning::UrlOptions urls;
   cleaning::DecontaminateOptions decontaminate;
   std::string memory = "1GiB";
   std::vector<std::string> require_match, require_range;
@@ -73,6 +74,19 @@ void declare(Flags& flags, Arguments& arguments) {
   flags.value("--on-error", &arguments.on_error, "WHAT", "what to do with an invalid line")
       .choices({"fail", "skip"});
   flags.group("Steps, in this order");
+  const auto filters = cleaning::url_filters();
+  flags
+      .list("--url-filters", &arguments.urls.filters, "FILTERS...",
+            "remove documents by their URL: of a domain or an extension of the blacklist, up to 8 "
+            "characters, malformed; asked in this order")
+      .choices({filters.begin(), filters.end()});
+  flags.value("--url-key", &arguments.urls.key, "KEY",
+              "the key of the URL (default: the text is the URL)");
+  flags.value("--url-blacklist", &arguments.urls.blacklist, "FILE",
+              "lines `domain NAME` and `extension .NAME` (default: those of Megatron-LM's "
+              "blacklist_urls.py)");
+  flags.value("--url-patterns", &arguments.urls.patterns, "FILE",
+              "remove documents in whose URL one of these RE2 patterns occurs, one a line");
   flags.list("--require-match", &arguments.require_match, "KEY=REGEX...",
              "remove documents without a string at KEY in which the RE2 pattern occurs");
   flags.list("--require-range", &arguments.require_range, "KEY=MIN..MAX...",
@@ -127,6 +141,8 @@ void declare(Flags& flags, Arguments& arguments) {
       .range(1, kMost);
   flags.toggle("--exact-duplicates", &options.exact_duplicates,
                "of documents with the same text keep only the first");
+  flags.value("--duplicates-by", &options.duplicates_by, "KEY",
+              "compare the values of this key for --exact-duplicates, not the texts");
   flags.toggle("--near-duplicates", &options.near_duplicates,
                "of documents with nearly the same text keep only one, by MinHash signatures");
   flags
@@ -136,7 +152,8 @@ void declare(Flags& flags, Arguments& arguments) {
   flags.group("Output and work");
   flags
       .value("--output", &options.output, "FILE",
-             "JSON lines; compressed where the name ends in .gz or .zst")
+             "JSON lines, or the texts alone where the name ends in .txt; compressed where it ends "
+             "in .gz or .zst")
       .required();
   flags.value("--memory", &arguments.memory, "SIZE",
               "memory for finding duplicates, such as 512MiB; what exceeds it goes to files beside "
@@ -193,6 +210,15 @@ Status finish(Arguments& arguments) {
   cleaning::CleanOptions& options = arguments.options;
   MEG_RETURN_IF_ERROR(finish_input_flags(arguments.input, options));
   if (arguments.on_error == "skip") options.on_error = preprocess::OnError::kSkip;
+  if (!arguments.urls.filters.empty() || !arguments.urls.patterns.empty()) {
+    options.urls = arguments.urls;
+  } else if (!arguments.urls.key.empty() || !arguments.urls.blacklist.empty()) {
+    return Status(StatusCode::kInvalidArgument,
+                  "--url-key, --url-blacklist: require --url-filters or --url-patterns");
+  }
+  if (!options.duplicates_by.empty() && !options.exact_duplicates) {
+    return Status(StatusCode::kInvalidArgument, "--duplicates-by: requires --exact-duplicates");
+  }
   if (arguments.contaminated == "drop") {
     arguments.decontaminate.contaminated = cleaning::Contaminated::kDrop;
   }

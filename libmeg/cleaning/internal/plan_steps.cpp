@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "libmeg/cleaning/internal/step.h"
+#include "libmeg/cleaning/urls/url_rules.h"
 #include "libmeg/text/json/json_object.h"
 
 // The steps that look at one document's keys or length, and the order of all steps.
@@ -54,6 +55,24 @@ class KeyStep : public Step {
   }
 
   std::shared_ptr<const std::vector<CompiledRule>> rules_;
+  std::string buffer_;
+};
+
+class UrlStep : public Step {
+ public:
+  UrlStep(const std::string& key, std::shared_ptr<const UrlRules> rules)
+      : key_(key), rules_(std::move(rules)) {}
+
+  Result<std::string_view> run(Document& document) override {
+    if (key_.empty()) return rules_->reason(document.text());
+    const std::string_view value = text::find_json_value(document.json(), key_);
+    if (value.empty() || value.front() != '"') return std::string_view("no_url");
+    return rules_->reason(text::json_string_text(value, buffer_));
+  }
+
+ private:
+  const std::string& key_;
+  std::shared_ptr<const UrlRules> rules_;
   std::string buffer_;
 };
 
@@ -122,6 +141,14 @@ Result<StepPlan> plan_key_rules(const CleanOptions& options) {
 
 Result<std::vector<StepPlan>> plan_steps(const CleanOptions& options) {
   std::vector<StepPlan> plans;
+  if (options.urls) {
+    MEG_ASSIGN_OR_RETURN(UrlRules rules, UrlRules::read(*options.urls));
+    plans.push_back(
+        {.name = "urls",
+         .make = [&options, rules = std::make_shared<const UrlRules>(std::move(rules))] {
+           return std::make_unique<UrlStep>(options.urls->key, rules);
+         }});
+  }
   if (!options.key_rules.empty()) {
     MEG_ASSIGN_OR_RETURN(StepPlan plan, plan_key_rules(options));
     plans.push_back(std::move(plan));
