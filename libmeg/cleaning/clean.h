@@ -64,6 +64,12 @@ struct DecontaminateOptions {
   int64_t splits_count = 10;            ///< Documents in more parts go.
 };
 
+/// A part of the documents, written to a file of its own.
+struct Split {
+  std::string name;
+  double share = 0;  ///< The shares of all splits make 1.
+};
+
 /// What is done with documents. Steps run in the order of these fields.
 struct CleanOptions {
   std::vector<std::string> inputs;
@@ -78,6 +84,7 @@ struct CleanOptions {
   std::optional<int64_t> min_tokens, max_tokens;  ///< Tokens of the text by `tokenizer`.
   const tokenizer::Tokenizer* tokenizer = nullptr;
   std::vector<std::string> quality;  ///< Of quality_rules(), which run in that order.
+  std::optional<double> sample;  ///< The share of documents that stay, by their drawn_numbers().
   std::optional<DecontaminateOptions> decontaminate;
   bool exact_duplicates = false;  ///< Of equal texts only the first stays.
   std::string duplicates_by;      ///< Compares the values of this JSON key, not texts.
@@ -85,11 +92,18 @@ struct CleanOptions {
   /// MinHash signatures of datatrove 0.10 with its defaults.
   bool near_duplicates = false;
   KeptDuplicate kept_duplicate = KeptDuplicate::kRoot;
+  /// Puts documents into another order: by the XXH3-64, with `seed`, of the 8 bytes, little-endian,
+  /// of the number that a document has among those that stay, from 0.
+  bool shuffle = false;
   std::optional<int64_t> max_documents;  ///< Ends the output, and the work where that is possible.
 
   /// JSON lines; where the name ends in .txt, only the texts, which must not have lines; compressed
   /// where it ends in .gz or .zst.
   std::string output;
+  /// Where there are some, `output` has `{split}` in place of their names.
+  std::vector<Split> splits;
+  uint64_t seed = 1234;  ///< Of sample, splits and shuffle.
+  std::string hash_key;  ///< The JSON key whose values sample and splits go by; empty: the text.
 
   /// Of what is known of documents to find duplicates; what exceeds it goes to temporary files
   /// beside the output.
@@ -109,6 +123,13 @@ struct StepCounts {
   std::map<std::string, int64_t> reasons;  ///< Documents removed, where there is more than one.
 };
 
+/// A file that was written.
+struct OutputCounts {
+  std::string path;
+  int64_t documents = 0;
+  int64_t text_bytes = 0;  ///< UTF-8 of their texts.
+};
+
 struct CleanSummary {
   int64_t documents = 0;        ///< Read.
   int64_t input_bytes = 0;      ///< Read.
@@ -118,11 +139,22 @@ struct CleanSummary {
   int64_t output_bytes = 0;     ///< Of the file.
   int64_t skipped_lines = 0;
   std::vector<StepCounts> steps;
+  std::vector<OutputCounts> outputs;
   int64_t clusters = 0;                   ///< Of near duplicates.
   std::vector<int64_t> largest_clusters;  ///< The documents of up to ten.
   std::vector<std::string> skipped_examples;
   std::vector<std::string> warnings;
 };
+
+/// Numbers from 0 up to 1 that depend on nothing but `value` and the seed, so that documents that
+/// are added change nothing: the high and the low half of XXH3-128, divided by 2^64. A document
+/// stays in a sample if the low one is less than its share, and is in the first split whose share,
+/// with those before, exceeds the high one.
+struct DrawnNumbers {
+  double high = 0, low = 0;
+};
+
+DrawnNumbers drawn_numbers(std::string_view value, uint64_t seed);
 
 /// The rules of published data sets, with their thresholds, in the order in which FineWeb uses
 /// them: "gopher_repetition", "gopher_quality", "c4", which also removes lines, and "fineweb". The

@@ -4,9 +4,11 @@
 clean_dataset_test.py CLEAN_DATASET TESTDATA
 """
 import gzip
+import importlib.util
 import json
 import os
 import random
+import struct
 import subprocess
 import sys
 import tempfile
@@ -234,6 +236,68 @@ class CleanDataset(unittest.TestCase):
         done = self.run_program("--input", self.write("in.jsonl", '{"text": "a\\nb"}\n'), output="two.txt")
         self.assertEqual(done.returncode, 2)
         self.assertIn("expected texts of one line", done.stderr)
+
+    def test_samples_and_splits_do_not_change_when_documents_are_added(self):
+        documents = self.corpus(4000)
+        for document in documents:
+            document["text"] += str(document["id"])
+        sample, _ = self.clean(documents[::2], "--sample", 0.25)
+        more, _ = self.clean(documents, "--sample", 0.25)
+        self.assertEqual([one for one in more if one["id"] % 2 == 0], sample)
+        self.assertTrue(0.2 < len(more) / 4000 < 0.3)
+        other, _ = self.clean(documents, "--sample", 0.25, "--seed", 5)
+        self.assertNotEqual(other, more)
+        source = self.write("in.jsonl", lines_of(documents))
+        for flags, name in (([], "a_{split}.jsonl"), (["--near-duplicates"], "b_{split}.jsonl.gz")):
+            done = self.run_program("--input", source, "--split", "train=0.9", "valid=0.09", "test=0.01", "--json", *flags,
+                                    output=name)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            counts = [output["documents"] for output in json.loads(done.stdout)["outputs"]]
+            found = []
+            for split, count in zip(("train", "valid", "test"), counts):
+                path = self.path(name.replace("{split}", split))
+                with (gzip.open if path.endswith("gz") else open)(path, "rt") as file:
+                    part = [json.loads(line)["id"] for line in file]
+                self.assertEqual((len(part), part), (count, sorted(part)))
+                found += part
+            self.assertEqual(len(found), len(set(found)))
+            if not flags:
+                self.assertEqual(sorted(found), [document["id"] for document in documents])
+            self.assertTrue(counts[0] > 9 * counts[2] > 0 and counts[1] > counts[2])
+        # Documents with the same value at a key stay together.
+        kept, _ = self.clean([{"text": str(i), "site": i % 100} for i in range(1000)], "--sample", 0.5, "--hash-key", "site")
+        self.assertEqual(len(kept), 10 * len({one["site"] for one in kept}))
+        for flags, message in ((["--sample", 0], "sample"), (["--split", "a=1"], "{split}"), (["--split", "a"], "NAME=SHARE")):
+            self.fails_with(message, "--input", source, *flags)
+        done = self.run_program("--input", source, "--split", "a=0.5", "b=0.4", output="c_{split}.jsonl")
+        self.assertEqual((done.returncode, done.stderr), (2, "error: --split: expected shares that make 1, found 0.9\n"))
+
+    def test_shuffling_does_not_depend_on_workers_or_memory(self):
+        documents = [{"id": i, "text": f"{i} " + "x" * (i % 3000)} for i in range(5000)]
+        orders = [self.clean(documents, "--shuffle", *flags)[0] for flags in (
+            [], ["--workers", 7], ["--memory", "1MiB"], ["--seed", 9], ["--max-documents", 100])]
+        self.assertEqual(sorted(one["id"] for one in orders[0]), list(range(5000)))
+        self.assertEqual(orders[1:3], orders[:1] * 2)
+        self.assertNotIn(orders[0], (documents, orders[3]))
+        self.assertEqual(orders[4], orders[0][:100])
+
+    @unittest.skipUnless(importlib.util.find_spec("xxhash"), "xxhash is not installed")
+    def test_the_stated_rules_give_the_same_order_and_sample(self):
+        import xxhash
+        documents = [{"id": i, "text": f"{i} é"} for i in range(3000)]
+        kept, _ = self.clean(documents, "--shuffle", "--seed", 77)
+        order = sorted(range(3000), key=lambda i: (xxhash.xxh3_64_intdigest(struct.pack("<Q", i), seed=77), i))
+        self.assertEqual([one["id"] for one in kept], order)
+        kept, _ = self.clean(documents, "--sample", 0.3, "--seed", 77)
+        hashes = [xxhash.xxh3_128_intdigest(one["text"].encode(), seed=77) for one in documents]
+        self.assertEqual([one["id"] for one in kept],
+                         [i for i, one in enumerate(hashes) if (one & (1 << 64) - 1) / 2**64 < 0.3])
+        source = self.write("in.jsonl", lines_of(documents))
+        done = self.run_program("--input", source, "--split", "a=0.3", "b=0.7", "--seed", 77, output="{split}.jsonl")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(self.path("a.jsonl")) as file:
+            self.assertEqual([json.loads(line)["id"] for line in file],
+                             [i for i, one in enumerate(hashes) if (one >> 64) / 2**64 < 0.3])
 
     def test_max_documents_counts_what_is_written(self):
         documents = self.corpus(20000)

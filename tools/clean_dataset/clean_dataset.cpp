@@ -45,6 +45,8 @@ struct Arguments {
   cleaning::UrlOptions urls;
   cleaning::DecontaminateOptions decontaminate;
   std::string memory = "1GiB";
+  std::vector<std::string> splits;
+  int64_t seed = static_cast<int64_t>(cleaning::CleanOptions().seed);
   std::vector<std::string> require_match, require_range;
   int64_t workers = available_processors();
   int64_t log_interval = 100'000;
@@ -108,6 +110,10 @@ void declare(Flags& flags, Arguments& arguments) {
             "text, in this order")
       .choices({rules.begin(), rules.end()});
   cleaning::DecontaminateOptions& decontaminate = arguments.decontaminate;
+  flags
+      .value("--sample", &options.sample, "SHARE",
+             "keep this share of the documents, chosen by a hash")
+      .real_range(0, 1);
   flags.list("--decontaminate", &decontaminate.test_sets, "FILE...",
              "cut or drop documents that share n-grams of words with these test sets (JSON lines)");
   flags.value("--decontaminate-key", &decontaminate.key, "KEY", "the key of the test sets' texts");
@@ -155,6 +161,14 @@ void declare(Flags& flags, Arguments& arguments) {
              "JSON lines, or the texts alone where the name ends in .txt; compressed where it ends "
              "in .gz or .zst")
       .required();
+  flags.list("--split", &arguments.splits, "NAME=SHARE...",
+             "distribute documents over several files by a hash; --output has {split} in its name, "
+             "as in clean_{split}.jsonl");
+  flags.toggle("--shuffle", &options.shuffle, "write documents in another order");
+  flags.value("--seed", &arguments.seed, "N", "seed of --sample, --split and --shuffle")
+      .range(0, kMost);
+  flags.value("--hash-key", &options.hash_key, "KEY",
+              "the key whose values --sample and --split go by (default: the text)");
   flags.value("--memory", &arguments.memory, "SIZE",
               "memory for finding duplicates, such as 512MiB; what exceeds it goes to files beside "
               "the output");
@@ -226,6 +240,16 @@ Status finish(Arguments& arguments) {
   using cleaning::KeptDuplicate;
   if (arguments.keep_duplicate == "first") options.kept_duplicate = KeptDuplicate::kFirst;
   if (arguments.keep_duplicate == "longest") options.kept_duplicate = KeptDuplicate::kLongest;
+  options.seed = static_cast<uint64_t>(arguments.seed);
+  for (const std::string& text : arguments.splits) {
+    const size_t sign = text.rfind('=');
+    const auto share = parse_bound(std::string_view(text).substr(sign == text.npos ? 0 : sign + 1));
+    if (sign == text.npos || !share.has_value() || !share->has_value()) {
+      return make_error(StatusCode::kInvalidArgument, "--split: expected NAME=SHARE, found {}",
+                        text);
+    }
+    options.splits.push_back({.name = text.substr(0, sign), .share = **share});
+  }
   const Result<int64_t> memory = parse_byte_size(arguments.memory);
   if (!memory.has_value()) return memory.error().with_prefix("--memory");
   options.memory = *memory;
@@ -237,8 +261,7 @@ Status finish(Arguments& arguments) {
   return add_key_rules(arguments, options.key_rules);
 }
 
-void print_summary(const cleaning::CleanSummary& summary, const std::string& output,
-                   double seconds) {
+void print_summary(const cleaning::CleanSummary& summary, double seconds) {
   fmt::print("documents: {}\nbytes: {}\n", summary.documents, summary.text_bytes);
   for (const cleaning::StepCounts& step : summary.steps) {
     fmt::print("{}: removed {} of {} documents, {} of {} bytes\n", step.name, step.removed,
@@ -254,14 +277,22 @@ void print_summary(const cleaning::CleanSummary& summary, const std::string& out
   if (summary.skipped_lines > 0) fmt::print("skipped lines: {}\n", summary.skipped_lines);
   fmt::print("kept: {} documents, {} bytes\nseconds: {:.3f}\n", summary.kept,
              summary.kept_text_bytes, seconds);
-  fmt::print("{}\n", written_text(output, {&output, 1}));
+  for (const cleaning::OutputCounts& output : summary.outputs) {
+    if (summary.outputs.size() > 1) {
+      fmt::print("{}: {} documents, {} bytes\n", output.path, output.documents, output.text_bytes);
+    }
+    fmt::print("{}\n", written_text(output.path, {&output.path, 1}));
+  }
   std::fflush(stdout);
 }
 
-void print_json_summary(const cleaning::CleanSummary& summary, const std::string& output,
-                        double seconds) {
+void print_json_summary(const cleaning::CleanSummary& summary, double seconds) {
   nlohmann::ordered_json object = json_object();
-  object["output"] = output;
+  object["outputs"] = nlohmann::ordered_json::array();
+  for (const cleaning::OutputCounts& output : summary.outputs) {
+    object["outputs"].push_back(
+        {{"path", output.path}, {"documents", output.documents}, {"bytes", output.text_bytes}});
+  }
   object["documents"] = summary.documents;
   object["input_bytes"] = summary.input_bytes;
   object["bytes"] = summary.text_bytes;
@@ -307,9 +338,7 @@ Status run(Arguments& arguments) {
   bar.clear();
   MEG_RETURN_IF_ERROR(summary.status());
   const double seconds = work.seconds();
-  const std::string& output = arguments.options.output;
-  arguments.json ? print_json_summary(*summary, output, seconds)
-                 : print_summary(*summary, output, seconds);
+  arguments.json ? print_json_summary(*summary, seconds) : print_summary(*summary, seconds);
   for (const std::string& text : summary->skipped_examples) note("skipped " + text);
   for (const std::string& text : summary->warnings) warning(text);
   return {};

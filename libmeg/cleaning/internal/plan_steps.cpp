@@ -110,6 +110,22 @@ class TokensStep : public Step {
   int64_t min_, max_;
 };
 
+class SampleStep : public Step {
+ public:
+  explicit SampleStep(const CleanOptions& options) : options_(options) {}
+
+  Result<std::string_view> run(Document& document) override {
+    const std::string_view value =
+        value_to_hash(document.json(), document.text(), options_, buffer_);
+    const bool stays = drawn_numbers(value, options_.seed).low < *options_.sample;
+    return std::string_view(stays ? "" : "sample");
+  }
+
+ private:
+  const CleanOptions& options_;
+  std::string buffer_;
+};
+
 Status check_range(std::string_view min_name, std::optional<int64_t> min, std::string_view max_name,
                    std::optional<int64_t> max) {
   if (min.value_or(0) < 0 || max.value_or(0) < 0 || min.value_or(0) > max.value_or(kNoLimit)) {
@@ -138,6 +154,13 @@ Result<StepPlan> plan_key_rules(const CleanOptions& options) {
 }
 
 }  // namespace
+
+std::string_view value_to_hash(std::string_view json, std::string_view text,
+                               const CleanOptions& options, std::string& buffer) {
+  if (options.hash_key.empty()) return text;
+  const std::string_view value = text::find_json_value(json, options.hash_key);
+  return value.starts_with('"') ? text::json_string_text(value, buffer) : value;
+}
 
 Result<std::vector<StepPlan>> plan_steps(const CleanOptions& options) {
   std::vector<StepPlan> plans;
@@ -184,6 +207,10 @@ Result<std::vector<StepPlan>> plan_steps(const CleanOptions& options) {
     if (std::count(rules.begin(), rules.end(), name) > 0) continue;
     return make_error(StatusCode::kInvalidArgument, "`quality`: expected one of {}, found {}",
                       fmt::join(rules, ", "), name);
+  }
+  if (options.sample) {
+    plans.push_back(
+        {.name = "sample", .make = [&options] { return std::make_unique<SampleStep>(options); }});
   }
   return plans;
 }

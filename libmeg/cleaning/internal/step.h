@@ -68,6 +68,11 @@ struct StepPlan {
   std::function<std::unique_ptr<Step>()> make;
 };
 
+/// What sample and splits go by: the text, or the value of options.hash_key, a string without its
+/// quotes and escapes (`buffer` is used for them); empty where it is missing.
+std::string_view value_to_hash(std::string_view json, std::string_view text,
+                               const CleanOptions& options, std::string& buffer);
+
 /// The step of one of quality_rules().
 StepPlan plan_quality(const std::string& name);
 

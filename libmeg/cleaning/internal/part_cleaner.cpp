@@ -1,0 +1,381 @@
+#include "libmeg/cleaning/internal/part_cleaner.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "libmeg/cleaning/duplicates/min_hash.h"
+#include "libmeg/text/json/json_object.h"
+#include "libmeg/text/printable.h"
+
+namespace meg::cleaning {
+namespace {
+
+/// A document that passed the steps.
+struct Kept {
+  size_t begin = 0;  ///< Of its line in the part's output.
+  size_t size = 0;
+  int64_t text_bytes = 0;
+  std::optional<TextDigest> digest;
+  std::optional<size_t> signature;  ///< Its place among the part's.
+  size_t split = 0;
+  bool is_held = false;  ///< Whether it stays is decided at the end.
+};
+
+void add(StepCounts& to, const StepCounts& counts) {
+  to.documents += counts.documents;
+  to.bytes += counts.bytes;
+  to.removed += counts.removed;
+  to.changed += counts.changed;
+  to.removed_bytes += counts.removed_bytes;
+  for (const auto& [reason, count] : counts.reasons) to.reasons[reason] += count;
+}
+
+Status check_is_text(bool has_list) {
+  if (!has_list) return {};
+  return Status(StatusCode::kCorruption, "byte 1: expected a string, found a list of strings");
+}
+
+/// Counts the n-grams of test sets in the documents that come to that step.
+class NgramCounter : public preprocess::TextVisitor {
+ public:
+  NgramCounter(const CleanOptions& options, const std::vector<StepPlan>& plans, TestNgrams& ngrams)
+      : options_(options), filter_(ngrams, *options.decontaminate) {
+    for (const StepPlan& plan : plans) steps_.push_back(plan.make());
+  }
+
+  Status begin_document(std::string_view json, bool has_list) override {
+    json_ = json;
+    values_ = 0;
+    return check_is_text(has_list);
+  }
+
+  Status visit(std::string_view text) override {
+    if (values_++ == 0) text_ = text;
+    if (values_ < options_.json_keys.size()) return {};
+    Document document(json_, text_, words_);
+    for (const std::unique_ptr<Step>& step : steps_) {
+      MEG_ASSIGN_OR_RETURN(const std::string_view reason, step->run(document));
+      if (!reason.empty()) return {};
+    }
+    filter_.count(document.text());
+    return {};
+  }
+
+ private:
+  const CleanOptions& options_;
+  std::vector<std::unique_ptr<Step>> steps_;
+  EnglishWords words_;
+  NgramFilter filter_;
+  std::string_view json_, text_;
+  size_t values_ = 0;  // of the document, so far
+};
+
+class PartCleaner : public preprocess::TextVisitor {
+ public:
+  /// ngrams: null where they are not looked for.
+  PartCleaner(const CleanOptions& options, const std::vector<StepPlan>& plans, TestNgrams* ngrams,
+              SharedState& shared)
+      : options_(options), shared_(shared) {
+    for (const StepPlan& plan : plans) steps_.push_back(plan.make());
+    counts_.resize(plans.size() + (ngrams != nullptr ? 1 : 0));
+    if (ngrams != nullptr) ngram_filter_.emplace(*ngrams, *options.decontaminate);
+  }
+
+  void begin_part(int64_t /*number*/) override {
+    out_.clear();
+    kept_.clear();
+    signatures_.clear();
+    std::fill(counts_.begin(), counts_.end(), StepCounts());
+  }
+
+  Status begin_document(std::string_view json, bool has_list) override {
+    json_ = json;
+    values_.clear();
+    return check_is_text(has_list);
+  }
+
+  Status visit(std::string_view text) override {
+    values_.push_back(text);
+    return values_.size() == options_.json_keys.size() ? clean_document() : Status();
+  }
+
+  Result<bool> settle() override {
+    CleanSummary& summary = shared_.summary;
+    for (size_t i = 0; i < counts_.size(); ++i) add(summary.steps[i], counts_[i]);
+    MEG_RETURN_IF_ERROR(find_duplicates());
+    // Those that are held come after those that stay.
+    const auto is_held = [](const Kept& document) { return document.is_held; };
+    const auto first_held = std::find_if(kept_.begin(), kept_.end(), is_held);
+    int64_t stay = first_held - kept_.begin();
+    const bool is_enough = options_.max_documents && stay >= *options_.max_documents - summary.kept;
+    if (is_enough) {
+      shared_.held -= kept_.end() - first_held;
+      stay = *options_.max_documents - summary.kept;
+      kept_.resize(static_cast<size_t>(stay));
+    }
+    for (int64_t i = 0; i < stay; ++i) {
+      const Kept& document = kept_[static_cast<size_t>(i)];
+      shared_.count_kept(document.split, document.text_bytes);
+    }
+    return !is_enough;
+  }
+
+  Status pack() override {
+    ready_.assign(shared_.files.size(), {});
+    held_.clear();
+    for (const Kept& document : kept_) {
+      const std::string_view line = std::string_view(out_).substr(document.begin, document.size);
+      if (document.is_held) append_held(document, line);
+      if (!document.is_held) ready_[document.split].append(line);
+    }
+    for (std::string& lines : ready_) {
+      if (lines.empty()) continue;
+      MEG_ASSIGN_OR_RETURN(lines, packed(std::move(lines), shared_.packing));
+    }
+    return {};
+  }
+
+  Status write() override {
+    for (size_t split = 0; split < ready_.size(); ++split) {
+      if (!ready_[split].empty()) MEG_RETURN_IF_ERROR(shared_.write(split, ready_[split]));
+    }
+    shared_.held_bytes += std::ssize(held_);
+    return held_.empty() ? Status() : shared_.held_file.write(std::as_bytes(std::span(held_)));
+  }
+
+ private:
+  Status clean_document() {
+    Document document(json_, values_.front(), words_);
+    for (size_t i = 0; i < steps_.size(); ++i) {
+      StepCounts& counts = counts_[i];
+      const auto bytes = std::ssize(document.text());
+      ++counts.documents;
+      counts.bytes += bytes;
+      MEG_ASSIGN_OR_RETURN(const std::string_view reason, steps_[i]->run(document));
+      if (!reason.empty()) {
+        count_removed(counts, bytes, reason);
+        return {};
+      }
+      counts.removed_bytes += bytes - std::ssize(document.text());
+      counts.changed += document.take_news() ? 1 : 0;
+    }
+    MEG_RETURN_IF_ERROR(check_is_line(document));
+    ngram_filter_ ? decontaminate(document) : keep(document);
+    return {};
+  }
+
+  Status check_is_line(const Document& document) const {
+    if (!is_txt(options_.output) ||
+        document.text().find_first_of("\r\n") == std::string_view::npos) {
+      return {};
+    }
+    return make_error(StatusCode::kInvalidArgument,
+                      "{}: expected texts of one line, found {}: write .jsonl", options_.output,
+                      text::printable(document.text()));
+  }
+
+  static void count_removed(StepCounts& counts, int64_t bytes, std::string_view reason) {
+    ++counts.removed;
+    counts.removed_bytes += bytes;
+    ++counts.reasons[std::string(reason)];
+  }
+
+  void decontaminate(Document& document) {
+    StepCounts& counts = counts_[steps_.size()];
+    const DecontaminateOptions& options = *options_.decontaminate;
+    const auto bytes = std::ssize(document.text());
+    ++counts.documents;
+    counts.bytes += bytes;
+    const std::vector<std::string_view>& parts = ngram_filter_->cut(document.text());
+    const bool is_whole = parts.size() == 1 && parts.front().size() == document.text().size();
+    if (is_whole) return keep(document);
+    if (options.contaminated == Contaminated::kDrop) {
+      return count_removed(counts, bytes, "contaminated");
+    }
+    if (parts.empty()) return count_removed(counts, bytes, "nothing_left");
+    if (std::ssize(parts) > options.splits_count) {
+      return count_removed(counts, bytes, "too_many_parts");
+    }
+    ++counts.changed;
+    counts.removed_bytes += bytes;
+    for (const std::string_view part : parts) {
+      counts.removed_bytes -= std::ssize(part);
+      document.change_text(part);
+      keep(document);
+    }
+  }
+
+  /// Adds the document to the part's output.
+  void keep(const Document& document) {
+    Kept kept{.begin = out_.size(),
+              .text_bytes = std::ssize(document.text()),
+              .digest = std::nullopt,
+              .signature = std::nullopt};
+    if (options_.exact_duplicates) kept.digest = digest_of(document);
+    if (options_.near_duplicates) {
+      std::array<uint64_t, kHashes> signature;
+      if (hasher_.sign(document.text(), signature)) {
+        kept.signature = signatures_.size();
+        signatures_.push_back(signature);
+      }
+    }
+    if (!options_.splits.empty()) kept.split = split_of(document);
+    append_line(document);
+    kept.size = out_.size() - kept.begin;
+    kept_.push_back(kept);
+  }
+
+  size_t split_of(const Document& document) {
+    const std::string_view value =
+        value_to_hash(document.json(), document.text(), options_, buffer_);
+    const double drawn = drawn_numbers(value, options_.seed).high;
+    double end = 0;
+    for (size_t i = 0; i + 1 < options_.splits.size(); ++i) {
+      end += options_.splits[i].share;
+      if (drawn < end) return i;
+    }
+    return options_.splits.size() - 1;
+  }
+
+  /// Of what duplicates are compared by; none where the document has no such key.
+  std::optional<TextDigest> digest_of(const Document& document) {
+    if (options_.duplicates_by.empty()) return text_digest(document.text());
+    const std::string_view value = text::find_json_value(json_, options_.duplicates_by);
+    if (value.empty()) return std::nullopt;
+    if (value.front() == '"') return text_digest(text::json_string_text(value, buffer_));
+    TextDigest digest = text_digest(value);
+    digest.low = ~digest.low;  // 5 is not "5".
+    return digest;
+  }
+
+  void append_line(const Document& document) {
+    if (is_txt(options_.output)) {
+      out_.append(document.text());
+    } else if (json_.empty()) {
+      append_members(document);
+    } else if (!document.is_changed()) {
+      append_json(json_);
+    } else {
+      const std::string_view old = text::find_json_value(json_, options_.json_keys.front());
+      const auto begin = static_cast<size_t>(old.data() - json_.data());
+      append_json(json_.substr(0, begin));
+      text::append_json_string(document.text(), out_);
+      append_json(json_.substr(begin + old.size()));
+    }
+    out_ += '\n';
+  }
+
+  /// An element of an array may span lines; no string of JSON does.
+  void append_json(std::string_view json) {
+    const auto begin = static_cast<std::ptrdiff_t>(out_.size());
+    out_.append(json);
+    std::replace_if(
+        out_.begin() + begin, out_.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
+  }
+
+  void append_members(const Document& document) {
+    for (size_t key = 0; key < values_.size(); ++key) {
+      out_ += key == 0 ? "{" : ", ";
+      text::append_json_string(options_.json_keys[key], out_);
+      out_ += ": ";
+      text::append_json_string(key == 0 ? document.text() : values_[key], out_);
+    }
+    out_ += '}';
+  }
+
+  void append_held(const Kept& document, std::string_view line) {
+    const HeldHeader header{
+        .size = line.size(), .text_bytes = document.text_bytes, .split = document.split};
+    held_.append(reinterpret_cast<const char*>(&header), sizeof(header)).append(line);
+  }
+
+  Status find_duplicates() {
+    if (!shared_.exact && !shared_.near && !options_.shuffle) return {};
+    std::vector<Kept> kept;
+    for (Kept& document : kept_) {
+      if (shared_.exact) {
+        StepCounts& counts = *shared_.exact_counts;
+        ++counts.documents;
+        counts.bytes += document.text_bytes;
+        auto answer = ExactDuplicates::Answer::kNew;
+        if (document.digest) {
+          MEG_ASSIGN_OR_RETURN(answer, shared_.exact->add(shared_.held, *document.digest));
+        }
+        if (answer == ExactDuplicates::Answer::kRepeated) {
+          ++counts.removed;
+          counts.removed_bytes += document.text_bytes;
+          continue;
+        }
+        // What follows an undecided one waits for it.
+        document.is_held = shared_.exact->is_undecided();
+      }
+      if (shared_.near) {
+        document.is_held = true;
+        if (document.signature) {
+          MEG_RETURN_IF_ERROR(shared_.near->add(shared_.held, document.text_bytes,
+                                                signatures_[*document.signature]));
+        }
+      }
+      document.is_held = document.is_held || options_.shuffle;
+      if (document.is_held) MEG_RETURN_IF_ERROR(hold());
+      kept.push_back(document);
+    }
+    kept_ = std::move(kept);
+    return {};
+  }
+
+  Status hold() {
+    if (shared_.held++ > 0) return {};
+    MEG_ASSIGN_OR_RETURN(shared_.held_file,
+                         io::AtomicFile::create_regular(options_.output + ".held"));
+    return {};
+  }
+
+  const CleanOptions& options_;
+  SharedState& shared_;
+  std::vector<std::unique_ptr<Step>> steps_;
+  std::optional<NgramFilter> ngram_filter_;
+  EnglishWords words_;
+  MinHasher hasher_;
+  std::string buffer_;
+
+  std::string_view json_;                 // of the document
+  std::vector<std::string_view> values_;  // of its keys
+
+  // Of the part.
+  std::string out_, held_;
+  std::vector<std::string> ready_;  // of each split
+  std::vector<Kept> kept_;
+  std::vector<std::array<uint64_t, kHashes>> signatures_;
+  std::vector<StepCounts> counts_;
+};
+
+}  // namespace
+
+/// Whether an output has the texts alone, one a line.
+bool is_txt(std::string_view path) {
+  for (const std::string_view ending : {".gz", ".zst"}) {
+    if (path.ends_with(ending)) path.remove_suffix(ending.size());
+  }
+  return path.ends_with(".txt");
+}
+
+std::unique_ptr<preprocess::TextVisitor> make_part_cleaner(const CleanOptions& options,
+                                                           const std::vector<StepPlan>& plans,
+                                                           TestNgrams* ngrams,
+                                                           SharedState& shared) {
+  return std::make_unique<PartCleaner>(options, plans, ngrams, shared);
+}
+
+std::unique_ptr<preprocess::TextVisitor> make_ngram_counter(const CleanOptions& options,
+                                                            const std::vector<StepPlan>& plans,
+                                                            TestNgrams& ngrams) {
+  return std::make_unique<NgramCounter>(options, plans, ngrams);
+}
+
+}  // namespace meg::cleaning

@@ -1,0 +1,221 @@
+#include "libmeg/cleaning/internal/release.h"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "libmeg/base/thread_pool.h"
+#include "libmeg/cleaning/duplicates/external_sorter.h"
+
+namespace meg::cleaning {
+namespace {
+
+/// Reads the documents that are held, one after another.
+class HeldDocuments {
+ public:
+  HeldDocuments(const io::AtomicFile& file, int64_t bytes) : file_(file), bytes_(bytes) {}
+
+  /// line: valid until the next call.
+  Status next(HeldHeader& header, std::string_view& line) {
+    MEG_ASSIGN_OR_RETURN(std::string_view bytes, take(sizeof(header)));
+    std::memcpy(&header, bytes.data(), sizeof(header));
+    MEG_ASSIGN_OR_RETURN(line, take(header.size));
+    return {};
+  }
+
+  /// Of the next document in the file.
+  int64_t position() const { return offset_ - std::ssize(buffer_) + static_cast<int64_t>(at_); }
+
+ private:
+  Result<std::string_view> take(size_t size) {
+    if (buffer_.size() - at_ < size) {
+      buffer_.erase(0, at_);
+      at_ = 0;
+      const size_t have = buffer_.size();
+      const auto left = static_cast<size_t>(bytes_ - offset_);
+      if (left < size - have) {
+        return make_error(StatusCode::kCorruption, "{}: ends in a document", file_.path());
+      }
+      buffer_.resize(std::min(std::max(size, kBufferBytes), have + left));
+      const auto into = std::span(buffer_).subspan(have);
+      MEG_ASSIGN_OR_RETURN(const size_t read, file_.read_at(offset_, std::as_writable_bytes(into)));
+      if (read != into.size()) {
+        return make_error(StatusCode::kCorruption, "{}: expected {} bytes, found {}", file_.path(),
+                          into.size(), read);
+      }
+      offset_ += static_cast<int64_t>(read);
+    }
+    const std::string_view taken = std::string_view(buffer_).substr(at_, size);
+    at_ += size;
+    return taken;
+  }
+
+  static constexpr size_t kBufferBytes = size_t{4} << 20;
+
+  const io::AtomicFile& file_;
+  int64_t bytes_;
+  int64_t offset_ = 0;  // of what was read
+  std::string buffer_;
+  size_t at_ = 0;
+};
+
+/// Decides which of the documents that are held stay, and writes those.
+class Release {
+ public:
+  Release(const CleanOptions& options, SharedState& shared, const ProgressCallback& progress)
+      : options_(options),
+        shared_(shared),
+        progress_(progress),
+        pool_(options.workers),
+        blocks_(shared.files.size()) {}
+
+  Status run() {
+    const auto held = static_cast<size_t>(shared_.held);
+    std::vector<bool> repeated(held), removed(held);
+    if (shared_.exact) MEG_RETURN_IF_ERROR(shared_.exact->find(repeated));
+    if (shared_.near) {
+      MEG_ASSIGN_OR_RETURN(NearDuplicates::Clusters clusters,
+                           shared_.near->find(shared_.held, repeated, options_.workers));
+      removed = std::move(clusters.removed);
+      shared_.summary.clusters = clusters.clusters;
+      shared_.summary.largest_clusters = std::move(clusters.largest);
+    }
+    HeldDocuments documents(shared_.held_file, shared_.held_bytes);
+    ExternalSorter<Place> shuffled(options_.output + ".order",
+                                   static_cast<size_t>(options_.memory / 2));
+    HeldHeader header{};
+    std::string_view line;
+    uint64_t number = 0;  // among those that stay
+    for (size_t i = 0; i < held; ++i) {
+      MEG_RETURN_IF_ERROR(documents.next(header, line));
+      if (repeated[i]) {
+        remove(*shared_.exact_counts, header);
+        continue;
+      }
+      if (shared_.near) {
+        ++shared_.near_counts->documents;
+        shared_.near_counts->bytes += header.text_bytes;
+      }
+      if (removed[i]) {
+        remove(*shared_.near_counts, header);
+        continue;
+      }
+      if (options_.shuffle) {
+        const uint64_t order = XXH3_64bits_withSeed(&number, sizeof(number), options_.seed);
+        const int64_t begin = documents.position() - std::ssize(line);
+        MEG_RETURN_IF_ERROR(
+            shuffled.add({.order = order, .number = number, .begin = begin, .header = header}));
+        ++number;
+      } else if (!is_enough()) {
+        MEG_RETURN_IF_ERROR(append(header, line));
+      }
+    }
+    MEG_RETURN_IF_ERROR(append_shuffled(shuffled));
+    return write();
+  }
+
+ private:
+  static constexpr size_t kBlockBytes = size_t{1} << 20;
+
+  /// Where a document is, by the order in which it is written.
+  struct Place {
+    uint64_t order = 0, number = 0;
+    int64_t begin = 0;
+    HeldHeader header{};
+
+    bool operator<(const Place& other) const {
+      return order != other.order ? order < other.order : number < other.number;
+    }
+  };
+
+  Status append_shuffled(ExternalSorter<Place>& shuffled) {
+    MEG_RETURN_IF_ERROR(shuffled.finish());
+    Place place;
+    std::string line;
+    while (!is_enough()) {
+      MEG_ASSIGN_OR_RETURN(const bool more, shuffled.next(place));
+      if (!more) break;
+      line.resize(place.header.size);
+      MEG_ASSIGN_OR_RETURN(
+          const size_t read,
+          shared_.held_file.read_at(place.begin, std::as_writable_bytes(std::span(line))));
+      if (read != line.size()) return incomplete();
+      MEG_RETURN_IF_ERROR(append(place.header, line));
+    }
+    return {};
+  }
+
+  Status incomplete() const {
+    return make_error(StatusCode::kCorruption, "{}: ends in a document", shared_.held_file.path());
+  }
+
+  bool is_enough() const {
+    return options_.max_documents && shared_.summary.kept >= *options_.max_documents;
+  }
+
+  static void remove(StepCounts& counts, const HeldHeader& header) {
+    ++counts.removed;
+    counts.removed_bytes += header.text_bytes;
+  }
+
+  Status append(const HeldHeader& header, std::string_view line) {
+    shared_.count_kept(header.split, header.text_bytes);
+    std::string& block = blocks_[header.split];
+    block.append(line);
+    if (block.size() < kBlockBytes) return {};
+    ready_.push_back({header.split, std::move(block)});
+    block.clear();
+    return std::ssize(ready_) == options_.workers ? write_ready() : Status();
+  }
+
+  /// Writes all that is left.
+  Status write() {
+    for (size_t split = 0; split < blocks_.size(); ++split) {
+      if (!blocks_[split].empty()) ready_.push_back({split, std::move(blocks_[split])});
+    }
+    return write_ready();
+  }
+
+  Status write_ready() {
+    std::vector<Status> statuses(ready_.size());
+    for (size_t i = 0; i < ready_.size(); ++i) {
+      pool_.submit([this, &statuses, i] {
+        Result<std::string> block = packed(std::move(ready_[i].second), shared_.packing);
+        statuses[i] = block.status();
+        if (block.has_value()) ready_[i].second = std::move(*block);
+      });
+    }
+    pool_.wait();
+    for (size_t i = 0; i < ready_.size(); ++i) {
+      MEG_RETURN_IF_ERROR(statuses[i]);
+      MEG_RETURN_IF_ERROR(shared_.write(ready_[i].first, ready_[i].second));
+    }
+    ready_.clear();
+    Progress now;
+    now.documents = shared_.summary.kept;
+    if (!progress_ || progress_(now)) return {};
+    return Status(StatusCode::kCancelled, "interrupted");
+  }
+
+  const CleanOptions& options_;
+  SharedState& shared_;
+  const ProgressCallback& progress_;
+  ThreadPool pool_;
+  std::vector<std::string> blocks_;                      // of each split, in the making
+  std::vector<std::pair<uint64_t, std::string>> ready_;  // with their splits
+};
+
+}  // namespace
+
+Status release_held(const CleanOptions& options, SharedState& shared,
+                    const ProgressCallback& progress) {
+  return Release(options, shared, progress).run();
+}
+
+}  // namespace meg::cleaning

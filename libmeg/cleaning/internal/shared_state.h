@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "libmeg/cleaning/clean.h"
+#include "libmeg/cleaning/duplicates/exact_duplicates.h"
+#include "libmeg/cleaning/duplicates/near_duplicates.h"
+#include "libmeg/cleaning/internal/packed.h"
+#include "libmeg/io/atomic_file.h"
+
+namespace meg::cleaning {
+
+/// What stands before a document's line in the file of those that are held.
+struct HeldHeader {
+  uint64_t size;  ///< of the line
+  int64_t text_bytes;
+  uint64_t split;  ///< its number
+};
+
+/// What the parts of one run share. Only the part that is settled or written uses it.
+struct SharedState {
+  std::vector<io::AtomicFile> files;  ///< One a split; without splits one.
+  Packing packing = Packing::kNone;
+  std::optional<ExactDuplicates> exact;
+  std::optional<NearDuplicates> near;
+  io::AtomicFile held_file;  ///< Documents of which it is decided at the end whether they stay.
+  int64_t held = 0;          ///< documents
+  int64_t held_bytes = 0;    ///< written
+  CleanSummary summary;
+  StepCounts* exact_counts = nullptr;
+  StepCounts* near_counts = nullptr;
+
+  /// Counts a document that is written.
+  void count_kept(uint64_t split, int64_t text_bytes) {
+    ++summary.kept;
+    summary.kept_text_bytes += text_bytes;
+    ++summary.outputs[split].documents;
+    summary.outputs[split].text_bytes += text_bytes;
+  }
+
+  Status write(uint64_t split, std::string_view bytes) {
+    summary.output_bytes += std::ssize(bytes);
+    return files[split].write(std::as_bytes(std::span(bytes)));
+  }
+};
+
+/// Whether an output has the texts alone, one a line.
+bool is_txt(std::string_view path);
+
+}  // namespace meg::cleaning
