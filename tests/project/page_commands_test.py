@@ -127,7 +127,7 @@ def main():
     failures = 0
     with tempfile.TemporaryDirectory() as scratch:
         work = pathlib.Path(scratch)
-        for name in ("testdata", "scripts"):
+        for name in ("examples", "scripts", "testdata"):
             (work / name).symlink_to(SOURCE / name)
         for (command, shown), (status, printed) in zip(commands, run(commands, work, folders)):
             wrong = difference(shown, printed.splitlines())

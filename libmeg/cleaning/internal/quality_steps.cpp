@@ -89,27 +89,38 @@ void split_at_newlines(std::string_view text, size_t least, std::vector<std::str
   parts.push_back(text.substr(begin));
 }
 
-/// A set of digests with a count for each, which is emptied in time that its size before allows.
+/// Texts, by their digests, with how often each occurs and where it does first.
 class DigestCounts {
  public:
+  struct Slot {
+    uint64_t digest = 0;
+    uint32_t count = 0;
+    uint32_t first = 0;
+  };
+
+  /// most: how many there will be.
   void restart(size_t most) {
     size_t size = 16;
     while (size < most * 2) size *= 2;
     slots_.assign(size, {});
   }
 
-  /// The count of the text, after it was counted.
-  int64_t add(std::string_view text) {
+  /// The text's slot, after it was counted. place: of the text.
+  const Slot& add(std::string_view text, size_t place) {
     const uint64_t digest = XXH3_64bits(text.data(), text.size());
     const size_t mask = slots_.size() - 1;
     size_t at = digest & mask;
-    while (slots_[at].second > 0 && slots_[at].first != digest) at = (at + 1) & mask;
-    slots_[at].first = digest;
-    return ++slots_[at].second;
+    while (slots_[at].count > 0 && slots_[at].digest != digest) at = (at + 1) & mask;
+    Slot& slot = slots_[at];
+    if (slot.count++ == 0) {
+      slot.digest = digest;
+      slot.first = static_cast<uint32_t>(place);
+    }
+    return slot;
   }
 
  private:
-  std::vector<std::pair<uint64_t, int64_t>> slots_;
+  std::vector<Slot> slots_;
 };
 
 struct Repeated {
@@ -121,7 +132,7 @@ Repeated count_repeated(const std::vector<std::string_view>& parts, DigestCounts
   Repeated repeated;
   counts.restart(parts.size());
   for (const std::string_view part : parts) {
-    if (counts.add(part) == 1) continue;
+    if (counts.add(part, 0).count == 1) continue;
     ++repeated.count;
     repeated.characters += count_characters(part);
   }
@@ -203,18 +214,14 @@ class GopherRepetition : public Step {
   /// often that is.
   int64_t most_frequent(size_t words) {
     counts_.restart(runs_.words());
-    int64_t most = 0;
+    uint32_t most = 0, first = 0;
     for (size_t i = 0; i + words <= runs_.words(); ++i) {
-      most = std::max(most, counts_.add(runs_.run(i, words)));
+      const DigestCounts::Slot& slot = counts_.add(runs_.run(i, words), i);
+      if (slot.count < most || (slot.count == most && slot.first > first)) continue;
+      most = slot.count;
+      first = slot.first;
     }
-    if (most == 0) return 0;
-    // The first one to occur, not the first one to reach its count.
-    counts_again_.restart(runs_.words());
-    int64_t characters = 0;
-    for (size_t i = runs_.words() - words + 1; i-- > 0;) {
-      if (counts_again_.add(runs_.run(i, words)) == most) characters = runs_.characters(i, words);
-    }
-    return characters * most;
+    return most == 0 ? 0 : most * runs_.characters(first, words);
   }
 
   /// Characters of runs of `words` words that occurred before, which do not overlap.
@@ -222,7 +229,7 @@ class GopherRepetition : public Step {
     counts_.restart(runs_.words());
     int64_t characters = 0;
     for (size_t i = 0; i + words <= runs_.words();) {
-      const bool is_repeated = counts_.add(runs_.run(i, words)) > 1;
+      const bool is_repeated = counts_.add(runs_.run(i, words), i).count > 1;
       if (is_repeated) characters += runs_.characters(i, words);
       i += is_repeated ? words : 1;
     }
@@ -230,7 +237,7 @@ class GopherRepetition : public Step {
   }
 
   std::vector<std::string_view> parts_;
-  DigestCounts counts_, counts_again_;
+  DigestCounts counts_;
   WordRuns runs_;
 };
 
@@ -274,12 +281,20 @@ class GopherQuality : public Step {
   }
 
  private:
+  /// How many of them occur, as far as two are concerned.
   static int64_t count_stop_words(const Words& words) {
     constexpr std::string_view kStopWords[] = {"the", "be",   "to",   "of",
                                                "and", "that", "have", "with"};
-    return std::count_if(std::begin(kStopWords), std::end(kStopWords), [&](std::string_view word) {
-      return std::find(words.begin(), words.end(), word) != words.end();
-    });
+    std::string_view first;
+    for (const std::string_view word : words) {
+      if (word.size() > 4 || word == first) continue;
+      if (std::find(std::begin(kStopWords), std::end(kStopWords), word) == std::end(kStopWords)) {
+        continue;
+      }
+      if (!first.empty()) return 2;
+      first = word;
+    }
+    return first.empty() ? 0 : 1;
   }
 
   std::vector<std::string_view> lines_;

@@ -62,12 +62,34 @@ struct WordHash {
   size_t operator()(std::string_view word) const { return XXH3_64bits(word.data(), word.size()); }
 };
 
+/// Says quickly of most words that they are not among some words.
+class WordSieve {
+ public:
+  void add(std::string_view word) { bits_[bit_of(word)] = true; }
+
+  /// word: not empty.
+  bool may_have(std::string_view word) const { return bits_[bit_of(word)]; }
+
+ private:
+  static constexpr int kBits = 14;
+
+  /// By the first and the last byte and the size.
+  static size_t bit_of(std::string_view word) {
+    const auto key = static_cast<uint32_t>(static_cast<uint8_t>(word.front())) |
+                     static_cast<uint32_t>(static_cast<uint8_t>(word.back())) << 8U |
+                     static_cast<uint32_t>(word.size()) << 16U;
+    return (key * 0x9e3779b1U) >> (32 - kBits);
+  }
+
+  std::array<bool, size_t{1} << kBits> bits_{};
+};
+
 /// The words of the table: the lengths of the tokens they become.
 class SplitWords {
  public:
   SplitWords() {
     for (const SplitWord& split : split_words()) {
-      longest_ = std::max(longest_, split.word.size());
+      sieve_.add(split.word);
       std::vector<uint8_t>& lengths = words_[split.word];
       std::string_view rest = split.tokens;
       while (!rest.empty()) {
@@ -75,23 +97,19 @@ class SplitWords {
         lengths.push_back(static_cast<uint8_t>(size));
         rest.remove_prefix(std::min(size + 1, rest.size()));
       }
-      starts_[static_cast<uint8_t>(split.word.front())] = true;
     }
   }
 
   /// Null where it is no word of the table.
   const std::vector<uint8_t>* find(std::string_view word) const {
-    if (word.size() > longest_ || word.empty() || !starts_[static_cast<uint8_t>(word.front())]) {
-      return nullptr;
-    }
+    if (word.empty() || !sieve_.may_have(word)) return nullptr;
     const auto found = words_.find(word);
     return found == words_.end() ? nullptr : &found->second;
   }
 
  private:
   std::unordered_map<std::string_view, std::vector<uint8_t>, WordHash> words_;
-  std::array<bool, 256> starts_{};
-  size_t longest_ = 0;
+  WordSieve sieve_;
 };
 
 const SplitWords& split_word_table() {
@@ -332,7 +350,7 @@ bool is_url(CodePoints text) {
 struct CutWords {
   std::unordered_map<std::string_view, std::vector<std::vector<std::string_view>>, WordHash>
       by_first;
-  size_t longest_first = 0;  ///< bytes
+  WordSieve firsts;
 };
 
 }  // namespace
@@ -433,39 +451,66 @@ void EnglishWords::split_tokens(std::string_view text) {
   size_t at = 0;
   while (at < text.size()) {
     // Whitespace: a space after a word belongs to the word, what follows is a token.
-    const size_t space_begin = at;
-    while (at < text.size()) {
-      const text::DecodedCodePoint next = text::decode_code_point(text.substr(at));
-      if (!has(next.code_point, kSpace)) break;
-      at += next.size;
+    const bool is_one_space =
+        at > 0 && text[at] == ' ' && at + 1 < text.size() && text::is_ascii_letter(text[at + 1]);
+    if (is_one_space) {
+      ++at;
+    } else {
+      at = skip_space(text, at);
     }
-    std::string_view space = text.substr(space_begin, at - space_begin);
-    if (space_begin > 0 && space.starts_with(' ')) space.remove_prefix(1);
-    if (!space.empty()) tokens_.push_back(space);
-
+    // Most words are letters of ASCII, some with a mark after them.
     const size_t begin = at;
-    bool is_plain = true;  // letters of ASCII
+    while (at < text.size() && text::is_ascii_letter(text[at])) ++at;
+    const std::string_view letters = text.substr(begin, at - begin);
+    if (at == text.size() || text[at] == ' ' || text[at] == '\n') {
+      if (!letters.empty()) push_word(letters);
+      continue;
+    }
+    constexpr std::string_view kMarks = ",;:?!.";
+    const bool is_marked = letters.size() > 1 && kMarks.find(text[at]) != kMarks.npos &&
+                           letters.back() >= 'a' &&
+                           (at + 1 == text.size() || text[at + 1] == ' ' || text[at + 1] == '\n');
+    if (is_marked && split_word_table().find(text.substr(begin, at + 1 - begin)) == nullptr) {
+      push_word(letters);
+      tokens_.push_back(text.substr(at++, 1));
+      continue;
+    }
     while (at < text.size()) {
-      if (text::is_ascii_letter(text[at])) {
-        ++at;
-        continue;
-      }
       const text::DecodedCodePoint next = text::decode_code_point(text.substr(at));
       if (has(next.code_point, kSpace)) break;
-      is_plain = false;
       at += next.size;
     }
     const std::string_view chunk = text.substr(begin, at - begin);
     if (chunk.empty()) continue;
     if (const auto* const lengths = split_word_table().find(chunk)) {
       push_split(chunk, *lengths, tokens_);
-    } else if (is_plain) {
-      tokens_.push_back(chunk);
     } else {
       Chunk(*this, chunk).split(true);
     }
   }
   merge_split_words();
+}
+
+/// Skips whitespace, of which all but a space after a word becomes a token.
+size_t EnglishWords::skip_space(std::string_view text, size_t at) {
+  const size_t begin = at;
+  while (at < text.size()) {
+    const text::DecodedCodePoint next = text::decode_code_point(text.substr(at));
+    if (!has(next.code_point, kSpace)) break;
+    at += next.size;
+  }
+  std::string_view space = text.substr(begin, at - begin);
+  if (begin > 0 && space.starts_with(' ')) space.remove_prefix(1);
+  if (!space.empty()) tokens_.push_back(space);
+  return at;
+}
+
+void EnglishWords::push_word(std::string_view word) {
+  if (const auto* const lengths = split_word_table().find(word)) {
+    push_split(word, *lengths, tokens_);
+  } else {
+    tokens_.push_back(word);
+  }
 }
 
 void EnglishWords::merge_split_words() {
@@ -483,7 +528,7 @@ void EnglishWords::merge_split_words() {
       Chunk(cutter, split.word).split(false);
       const std::string_view first = cutter.tokens_.front();
       found.by_first[first].push_back(cutter.tokens_);
-      found.longest_first = std::max(found.longest_first, first.size());
+      found.firsts.add(first);
     }
     return found;
   }();
@@ -494,7 +539,7 @@ void EnglishWords::merge_split_words() {
 
   std::vector<Match> matches;
   for (size_t i = 0; i < tokens_.size(); ++i) {
-    if (tokens_[i].size() > cut_words.longest_first) continue;
+    if (!cut_words.firsts.may_have(tokens_[i])) continue;
     const auto found = cut_words.by_first.find(tokens_[i]);
     if (found == cut_words.by_first.end()) continue;
     for (const std::vector<std::string_view>& sequence : found->second) {

@@ -24,6 +24,8 @@ class EnglishWords {
   class Chunk;
 
   void split_tokens(std::string_view text);
+  size_t skip_space(std::string_view text, size_t at);
+  void push_word(std::string_view word);
   void merge_split_words();
 
   std::vector<std::string_view> tokens_;  // with those of whitespace
