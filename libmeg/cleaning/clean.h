@@ -78,8 +78,9 @@ struct CleanOptions {
   std::vector<std::string> json_keys = {"text"};
   preprocess::OnError on_error = preprocess::OnError::kFail;
 
-  std::optional<UrlOptions> urls;  ///< A document without URL goes.
-  std::vector<KeyRule> key_rules;  ///< A missing key, or one of another type, does not fit.
+  std::vector<std::string> repair;  ///< Of repair_rules(), which run in that order.
+  std::optional<UrlOptions> urls;   ///< A document without URL goes.
+  std::vector<KeyRule> key_rules;   ///< A missing key, or one of another type, does not fit.
   std::optional<int64_t> min_chars, max_chars;    ///< Characters (code points) of the text.
   std::optional<int64_t> min_tokens, max_tokens;  ///< Tokens of the text by `tokenizer`.
   const tokenizer::Tokenizer* tokenizer = nullptr;
@@ -155,6 +156,9 @@ struct DrawnNumbers {
 };
 
 DrawnNumbers drawn_numbers(std::string_view value, uint64_t seed);
+
+/// Rules by which texts are repaired, with the names of ftfy 6.3.1, and "nfc", the normal form.
+std::span<const std::string_view> repair_rules();
 
 /// The rules of published data sets, with their thresholds, in the order in which FineWeb uses
 /// them: "gopher_repetition", "gopher_quality", "c4", which also removes lines, and "fineweb". The

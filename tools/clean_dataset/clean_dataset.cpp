@@ -76,6 +76,12 @@ void declare(Flags& flags, Arguments& arguments) {
   flags.value("--on-error", &arguments.on_error, "WHAT", "what to do with an invalid line")
       .choices({"fail", "skip"});
   flags.group("Steps, in this order");
+  const auto repairs = cleaning::repair_rules();
+  flags
+      .list("--repair", &options.repair, "RULES...",
+            "repair texts as ftfy does by these of its rules, in this order; mojibake is not "
+            "repaired")
+      .choices({repairs.begin(), repairs.end()});
   const auto filters = cleaning::url_filters();
   flags
       .list("--url-filters", &arguments.urls.filters, "FILTERS...",

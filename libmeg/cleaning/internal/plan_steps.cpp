@@ -9,8 +9,10 @@
 #include <utility>
 
 #include "libmeg/cleaning/internal/step.h"
+#include "libmeg/cleaning/repair/repair_text.h"
 #include "libmeg/cleaning/urls/url_rules.h"
 #include "libmeg/text/json/json_object.h"
+#include "libmeg/text/text_padding.h"
 
 // The steps that look at one document's keys or length, and the order of all steps.
 
@@ -56,6 +58,23 @@ class KeyStep : public Step {
 
   std::shared_ptr<const std::vector<CompiledRule>> rules_;
   std::string buffer_;
+};
+
+class RepairStep : public Step {
+ public:
+  explicit RepairStep(const std::vector<std::string>& rules) : repair_(rules) {}
+
+  Result<std::string_view> run(Document& document) override {
+    if (!repair_.repair(document.text(), text_)) return std::string_view();
+    const size_t size = text_.size();
+    text_.resize(size + text::kTextPadding);
+    document.change_text(std::string_view(text_).substr(0, size));
+    return std::string_view();
+  }
+
+ private:
+  TextRepair repair_;
+  std::string text_;
 };
 
 class UrlStep : public Step {
@@ -126,6 +145,16 @@ class SampleStep : public Step {
   std::string buffer_;
 };
 
+Status check_names(std::string_view option, const std::vector<std::string>& names,
+                   std::span<const std::string_view> known) {
+  for (const std::string& name : names) {
+    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+    return make_error(StatusCode::kInvalidArgument, "`{}`: expected one of {}, found {}", option,
+                      fmt::join(known, ", "), name);
+  }
+  return {};
+}
+
 Status check_range(std::string_view min_name, std::optional<int64_t> min, std::string_view max_name,
                    std::optional<int64_t> max) {
   if (min.value_or(0) < 0 || max.value_or(0) < 0 || min.value_or(0) > max.value_or(kNoLimit)) {
@@ -164,6 +193,11 @@ std::string_view value_to_hash(std::string_view json, std::string_view text,
 
 Result<std::vector<StepPlan>> plan_steps(const CleanOptions& options) {
   std::vector<StepPlan> plans;
+  MEG_RETURN_IF_ERROR(check_names("repair", options.repair, repair_rules()));
+  if (!options.repair.empty()) {
+    plans.push_back({.name = "repair",
+                     .make = [&options] { return std::make_unique<RepairStep>(options.repair); }});
+  }
   if (options.urls) {
     MEG_ASSIGN_OR_RETURN(UrlRules rules, UrlRules::read(*options.urls));
     plans.push_back(
@@ -202,12 +236,7 @@ Result<std::vector<StepPlan>> plan_steps(const CleanOptions& options) {
       plans.push_back(plan_quality(name));
     }
   }
-  for (const std::string& name : options.quality) {
-    const auto rules = quality_rules();
-    if (std::count(rules.begin(), rules.end(), name) > 0) continue;
-    return make_error(StatusCode::kInvalidArgument, "`quality`: expected one of {}, found {}",
-                      fmt::join(rules, ", "), name);
-  }
+  MEG_RETURN_IF_ERROR(check_names("quality", options.quality, quality_rules()));
   if (options.sample) {
     plans.push_back(
         {.name = "sample", .make = [&options] { return std::make_unique<SampleStep>(options); }});
