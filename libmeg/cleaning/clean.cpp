@@ -163,16 +163,18 @@ Result<CleanSummary> clean(const CleanOptions& options, const ProgressCallback& 
   MEG_ASSIGN_OR_RETURN(std::optional<TestNgrams> ngrams, read_ngrams(options, plans, progress));
   SharedState shared;
   std::vector<StepCounts>& steps = shared.summary.steps;
-  for (const StepPlan& plan : plans) steps.push_back({.name = plan.name, .reasons = {}});
-  if (options.decontaminate) steps.push_back({.name = "decontaminate", .reasons = {}});
+  for (const StepPlan& plan : plans)
+    steps.push_back({.name = plan.name, .reasons = {}, .samples = {}});
+  if (options.decontaminate)
+    steps.push_back({.name = "decontaminate", .reasons = {}, .samples = {}});
   const size_t own_steps = steps.size();  // that need no other document
   const auto memory = static_cast<size_t>(options.memory / 2);
   if (options.exact_duplicates) {
-    steps.push_back({.name = "exact_duplicates", .reasons = {}});
+    steps.push_back({.name = "exact_duplicates", .reasons = {}, .samples = {}});
     shared.exact.emplace(options.output, memory);
   }
   if (options.near_duplicates) {
-    steps.push_back({.name = "near_duplicates", .reasons = {}});
+    steps.push_back({.name = "near_duplicates", .reasons = {}, .samples = {}});
     shared.near.emplace(options.output, memory, options.kept_duplicate);
     shared.near_counts = &steps.back();
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -109,8 +110,15 @@ struct CleanOptions {
   /// Of what is known of documents to find duplicates; what exceeds it goes to temporary files
   /// beside the output.
   int64_t memory = int64_t{1} << 30;
+  int samples = 0;  ///< Removed documents to show of each step.
   int workers = 1;
   size_t chunk_bytes = size_t{1} << 20;
+};
+
+/// A document that a step removed.
+struct RemovedSample {
+  std::string reason;
+  std::string text;  ///< The begin of it, or of its line of JSON.
 };
 
 /// What a step did.
@@ -122,6 +130,7 @@ struct StepCounts {
   int64_t changed = 0;                     ///< Documents that stay with another text or as several.
   int64_t removed_bytes = 0;               ///< Of texts, those of documents that stay included.
   std::map<std::string, int64_t> reasons;  ///< Documents removed, where there is more than one.
+  std::vector<RemovedSample> samples;      ///< The first ones.
 };
 
 /// A file that was written.
@@ -131,6 +140,9 @@ struct OutputCounts {
   int64_t text_bytes = 0;  ///< UTF-8 of their texts.
 };
 
+/// How many texts have how many bytes: less than 2 at [0], then less than twice as many at each.
+using LengthCounts = std::array<int64_t, 48>;
+
 struct CleanSummary {
   int64_t documents = 0;        ///< Read.
   int64_t input_bytes = 0;      ///< Read.
@@ -139,6 +151,7 @@ struct CleanSummary {
   int64_t kept_text_bytes = 0;  ///< UTF-8 of their texts.
   int64_t output_bytes = 0;     ///< Of the file.
   int64_t skipped_lines = 0;
+  LengthCounts lengths_read{}, lengths_kept{};
   std::vector<StepCounts> steps;
   std::vector<OutputCounts> outputs;
   int64_t clusters = 0;                   ///< Of near duplicates.

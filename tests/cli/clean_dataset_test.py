@@ -299,6 +299,21 @@ class CleanDataset(unittest.TestCase):
             self.assertEqual([json.loads(line)["id"] for line in file],
                              [i for i, one in enumerate(hashes) if (one >> 64) / 2**64 < 0.3])
 
+    def test_a_report_shows_what_each_step_removed(self):
+        documents = [{"text": "<b>short & \"sweet\"</b> \u00e9"}] * 2 + self.corpus(300) + [{"text": "same " * 99}] * 7
+        _, report = self.clean(documents, "--min-chars", 30, "--exact-duplicates", "--near-duplicates", "--report",
+                               self.path("report.html"))
+        with open(self.path("report.html"), encoding="utf-8") as file:
+            page = file.read()
+        self.assertIn("<pre>min_chars: &lt;b&gt;short &amp; &quot;sweet&quot;&lt;/b&gt; \u00e9</pre>", page)
+        self.assertNotIn("<b>short", page)
+        for step in report["steps"]:
+            self.assertIn(f"<tr><th>{step['name']}<td class=n>{step['documents']}<td class=n>{step['removed']}<td", page)
+        self.assertGreater(page.count("<svg"), 5)
+        self.assertNotIn("http", page)  # It is complete in itself.
+        source = self.write("in.jsonl", lines_of(documents))
+        self.fails_with("is a directory|Is a directory", "--input", source, "--report", self.folder, code=1)
+
     def test_max_documents_counts_what_is_written(self):
         documents = self.corpus(20000)
         expected = [document for document in documents if len(document["text"]) >= 100][:777]

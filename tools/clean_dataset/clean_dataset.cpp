@@ -12,14 +12,17 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "libmeg/base/stopwatch.h"
 #include "libmeg/base/thread_pool.h"
 #include "libmeg/cleaning/clean.h"
+#include "libmeg/io/atomic_file.h"
 #include "libmeg/megatron/argument_table.h"
 #include "libmeg/megatron/argument_values.h"
 #include "libmeg/tokenizer/registry/open_tokenizer.h"
+#include "tools/clean_dataset/clean_dataset_html.h"
 #include "tools/common/byte_size.h"
 #include "tools/common/flag_groups/input_flags.h"
 #include "tools/common/flag_groups/tokenizer_flags.h"
@@ -39,6 +42,7 @@ constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
 struct Arguments {
   megatron::ArgumentValues args;
   InputFlags input;
+  std::string command;
   std::string on_error = "fail";
   std::string keep_duplicate = "root";
   std::string contaminated = "cut";
@@ -50,6 +54,7 @@ struct Arguments {
   std::vector<std::string> require_match, require_range;
   int64_t workers = available_processors();
   int64_t log_interval = 100'000;
+  std::optional<std::string> report;
   bool json = false;
 
   // What finish() makes of them.
@@ -181,6 +186,8 @@ void declare(Flags& flags, Arguments& arguments) {
   flags.value("--workers", &arguments.workers, "N", "threads").range(1, 4096);
   flags.value("--log-interval", &arguments.log_interval, "N",
               "documents between progress lines if standard error is not a terminal");
+  flags.value("--report", &arguments.report, "FILE",
+              "also write an HTML page with pictures: what each step removed, lengths, samples");
   flags.toggle("--json", &arguments.json, "print one JSON object, and nothing else");
   flags.arguments(megatron::argument_rows(megatron::ArgumentFamily::kPreprocess), scope(),
                   &arguments.args);
@@ -259,6 +266,8 @@ Status finish(Arguments& arguments) {
   const Result<int64_t> memory = parse_byte_size(arguments.memory);
   if (!memory.has_value()) return memory.error().with_prefix("--memory");
   options.memory = *memory;
+  constexpr int kSamples = 5;
+  if (arguments.report) options.samples = kSamples;
   options.workers = static_cast<int>(arguments.workers);
   const megatron::FieldLookup fields = arguments.args.lookup();
   megatron::FieldReader args(fields);
@@ -322,7 +331,15 @@ void print_json_summary(const cleaning::CleanSummary& summary, double seconds) {
   print_json(object);
 }
 
+/// Opened before the work, so that a path that cannot be written ends it before it begins.
+Result<std::optional<io::AtomicFile>> open_report(const Arguments& arguments) {
+  if (!arguments.report) return std::optional<io::AtomicFile>();
+  MEG_ASSIGN_OR_RETURN(io::AtomicFile file, io::AtomicFile::create(*arguments.report));
+  return std::optional<io::AtomicFile>(std::move(file));
+}
+
 Status run(Arguments& arguments) {
+  MEG_ASSIGN_OR_RETURN(std::optional<io::AtomicFile> report, open_report(arguments));
   note_new_folders(arguments.options.output);
   std::unique_ptr<tokenizer::Tokenizer> tokenizer;
   if (arguments.options.min_tokens || arguments.options.max_tokens) {
@@ -344,6 +361,12 @@ Status run(Arguments& arguments) {
   bar.clear();
   MEG_RETURN_IF_ERROR(summary.status());
   const double seconds = work.seconds();
+  if (report) {
+    const std::string page = clean_report_page(*summary, arguments.command, seconds);
+    MEG_RETURN_IF_ERROR(report->write(std::as_bytes(std::span(page))));
+    MEG_RETURN_IF_ERROR(report->commit());
+    note(written_text(*arguments.report, {&*arguments.report, 1}));
+  }
   arguments.json ? print_json_summary(*summary, seconds) : print_summary(*summary, seconds);
   for (const std::string& text : summary->skipped_examples) note("skipped " + text);
   for (const std::string& text : summary->warnings) warning(text);
@@ -359,6 +382,7 @@ int main(int argc, const char* const* argv) {
       {"clean_dataset --input crawl --output clean.jsonl.zst --min-chars 512 "
        "--exact-duplicates"});
   declare(flags, arguments);
+  for (int i = 0; i < argc; ++i) arguments.command += (i == 0 ? "" : " ") + std::string(argv[i]);
   if (const std::optional<int> code = flags.parse(argc, argv)) return *code;
   stop_at_signals();
   Status status = finish(arguments);

@@ -26,13 +26,16 @@ struct Kept {
   bool is_held = false;  ///< Whether it stays is decided at the end.
 };
 
-void add(StepCounts& to, const StepCounts& counts) {
+void add(StepCounts& to, const StepCounts& counts, const CleanOptions& options) {
   to.documents += counts.documents;
   to.bytes += counts.bytes;
   to.removed += counts.removed;
   to.changed += counts.changed;
   to.removed_bytes += counts.removed_bytes;
   for (const auto& [reason, count] : counts.reasons) to.reasons[reason] += count;
+  for (const RemovedSample& sample : counts.samples) {
+    SharedState::add_sample(to, sample.reason, sample.text, options);
+  }
 }
 
 Status check_is_text(bool has_list) {
@@ -90,6 +93,7 @@ class PartCleaner : public preprocess::TextVisitor {
     out_.clear();
     kept_.clear();
     signatures_.clear();
+    lengths_ = {};
     std::fill(counts_.begin(), counts_.end(), StepCounts());
   }
 
@@ -106,7 +110,8 @@ class PartCleaner : public preprocess::TextVisitor {
 
   Result<bool> settle() override {
     CleanSummary& summary = shared_.summary;
-    for (size_t i = 0; i < counts_.size(); ++i) add(summary.steps[i], counts_[i]);
+    for (size_t i = 0; i < counts_.size(); ++i) add(summary.steps[i], counts_[i], options_);
+    for (size_t i = 0; i < lengths_.size(); ++i) summary.lengths_read[i] += lengths_[i];
     MEG_RETURN_IF_ERROR(find_duplicates());
     // Those that are held come after those that stay.
     const auto is_held = [](const Kept& document) { return document.is_held; };
@@ -151,6 +156,7 @@ class PartCleaner : public preprocess::TextVisitor {
  private:
   Status clean_document() {
     Document document(json_, values_.front(), words_);
+    ++lengths_[length_class(std::ssize(document.text()))];
     for (size_t i = 0; i < steps_.size(); ++i) {
       StepCounts& counts = counts_[i];
       const auto bytes = std::ssize(document.text());
@@ -158,7 +164,7 @@ class PartCleaner : public preprocess::TextVisitor {
       counts.bytes += bytes;
       MEG_ASSIGN_OR_RETURN(const std::string_view reason, steps_[i]->run(document));
       if (!reason.empty()) {
-        count_removed(counts, bytes, reason);
+        count_removed(counts, document.text(), reason);
         return {};
       }
       counts.removed_bytes += bytes - std::ssize(document.text());
@@ -179,10 +185,11 @@ class PartCleaner : public preprocess::TextVisitor {
                       text::printable(document.text()));
   }
 
-  static void count_removed(StepCounts& counts, int64_t bytes, std::string_view reason) {
+  void count_removed(StepCounts& counts, std::string_view text, std::string_view reason) {
     ++counts.removed;
-    counts.removed_bytes += bytes;
+    counts.removed_bytes += std::ssize(text);
     ++counts.reasons[std::string(reason)];
+    SharedState::add_sample(counts, reason, text, options_);
   }
 
   void decontaminate(Document& document) {
@@ -195,11 +202,11 @@ class PartCleaner : public preprocess::TextVisitor {
     const bool is_whole = parts.size() == 1 && parts.front().size() == document.text().size();
     if (is_whole) return keep(document);
     if (options.contaminated == Contaminated::kDrop) {
-      return count_removed(counts, bytes, "contaminated");
+      return count_removed(counts, document.text(), "contaminated");
     }
-    if (parts.empty()) return count_removed(counts, bytes, "nothing_left");
+    if (parts.empty()) return count_removed(counts, document.text(), "nothing_left");
     if (std::ssize(parts) > options.splits_count) {
-      return count_removed(counts, bytes, "too_many_parts");
+      return count_removed(counts, document.text(), "too_many_parts");
     }
     ++counts.changed;
     counts.removed_bytes += bytes;
@@ -307,8 +314,9 @@ class PartCleaner : public preprocess::TextVisitor {
           MEG_ASSIGN_OR_RETURN(answer, shared_.exact->add(shared_.held, *document.digest));
         }
         if (answer == ExactDuplicates::Answer::kRepeated) {
-          ++counts.removed;
-          counts.removed_bytes += document.text_bytes;
+          shared_.count_removed(counts, document.text_bytes,
+                                std::string_view(out_).substr(document.begin, document.size),
+                                options_);
           continue;
         }
         // What follows an undecided one waits for it.
@@ -353,6 +361,7 @@ class PartCleaner : public preprocess::TextVisitor {
   std::vector<Kept> kept_;
   std::vector<std::array<uint64_t, kHashes>> signatures_;
   std::vector<StepCounts> counts_;
+  LengthCounts lengths_{};
 };
 
 }  // namespace

@@ -95,7 +95,7 @@ class Release {
     for (size_t i = 0; i < held; ++i) {
       MEG_RETURN_IF_ERROR(documents.next(header, line));
       if (repeated[i]) {
-        remove(*shared_.exact_counts, header);
+        shared_.count_removed(*shared_.exact_counts, header.text_bytes, line, options_);
         continue;
       }
       if (shared_.near) {
@@ -103,7 +103,7 @@ class Release {
         shared_.near_counts->bytes += header.text_bytes;
       }
       if (removed[i]) {
-        remove(*shared_.near_counts, header);
+        shared_.count_removed(*shared_.near_counts, header.text_bytes, line, options_);
         continue;
       }
       if (options_.shuffle) {
@@ -157,11 +157,6 @@ class Release {
 
   bool is_enough() const {
     return options_.max_documents && shared_.summary.kept >= *options_.max_documents;
-  }
-
-  static void remove(StepCounts& counts, const HeldHeader& header) {
-    ++counts.removed;
-    counts.removed_bytes += header.text_bytes;
   }
 
   Status append(const HeldHeader& header, std::string_view line) {

@@ -1,7 +1,11 @@
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <optional>
+#include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -10,6 +14,7 @@
 #include "libmeg/cleaning/duplicates/near_duplicates.h"
 #include "libmeg/cleaning/internal/packed.h"
 #include "libmeg/io/atomic_file.h"
+#include "libmeg/text/utf8.h"
 
 namespace meg::cleaning {
 
@@ -19,6 +24,12 @@ struct HeldHeader {
   int64_t text_bytes;
   uint64_t split;  ///< its number
 };
+
+/// The place of a text of so many bytes in LengthCounts.
+inline size_t length_class(int64_t bytes) {
+  const auto width = static_cast<size_t>(std::bit_width(static_cast<uint64_t>(bytes)));
+  return std::min(std::max<size_t>(width, 1), LengthCounts().size()) - 1;
+}
 
 /// What the parts of one run share. Only the part that is settled or written uses it.
 struct SharedState {
@@ -33,10 +44,27 @@ struct SharedState {
   StepCounts* exact_counts = nullptr;
   StepCounts* near_counts = nullptr;
 
+  /// Counts a document that is removed. shown: its begin is kept where there is room for samples.
+  void count_removed(StepCounts& counts, int64_t text_bytes, std::string_view shown,
+                     const CleanOptions& options) const {
+    ++counts.removed;
+    counts.removed_bytes += text_bytes;
+    add_sample(counts, "", shown, options);
+  }
+
+  static void add_sample(StepCounts& counts, std::string_view reason, std::string_view text,
+                         const CleanOptions& options) {
+    constexpr size_t kShown = 300;
+    if (std::ssize(counts.samples) >= options.samples) return;
+    text = text.substr(0, text::size_of_whole_characters(text.substr(0, kShown)));
+    counts.samples.push_back({std::string(reason), std::string(text)});
+  }
+
   /// Counts a document that is written.
   void count_kept(uint64_t split, int64_t text_bytes) {
     ++summary.kept;
     summary.kept_text_bytes += text_bytes;
+    ++summary.lengths_kept[length_class(text_bytes)];
     ++summary.outputs[split].documents;
     summary.outputs[split].text_bytes += text_bytes;
   }
