@@ -8,10 +8,12 @@ import importlib.util
 import json
 import os
 import random
+import signal
 import struct
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 PROGRAM, TESTDATA = "", ""
@@ -313,6 +315,44 @@ class CleanDataset(unittest.TestCase):
         self.assertNotIn("http", page)  # It is complete in itself.
         source = self.write("in.jsonl", lines_of(documents))
         self.fails_with("is a directory|Is a directory", "--input", source, "--report", self.folder, code=1)
+
+    def test_nothing_half_written_remains(self):
+        source = self.write("in.jsonl", lines_of(self.corpus(4000)))
+        flags = ["--input", source, "--input-format", "json", "--near-duplicates", "--exact-duplicates", "--shuffle", "--memory", "1MiB"]
+        self.assertEqual(self.run_program(*flags).returncode, 0)
+        with open(self.path("out.jsonl")) as file:
+            expected = file.read()
+        os.mkfifo(self.path("pipe"))
+        command = [PROGRAM, *flags, "--output", self.path("killed.jsonl")]
+        command[2] = self.path("pipe")
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGKILL, signal.SIGKILL):
+            process = subprocess.Popen(command, stderr=subprocess.PIPE)
+            pipe = os.open(self.path("pipe"), os.O_WRONLY)
+            # Until documents are held, and then some.
+            deadline = time.monotonic() + 60
+            while not any(".held." in name for name in os.listdir(self.folder)) and time.monotonic() < deadline:
+                os.write(pipe, b'{"text": "more of it"}\n' * 10000)
+            process.send_signal(number)
+            process.communicate(timeout=60)
+            os.close(pipe)
+            self.assertEqual(process.returncode, -number)
+            left = [name for name in os.listdir(self.folder) if name.startswith("killed")]
+            self.assertEqual(left != [], number == signal.SIGKILL, left)
+        # The next run for this output takes them away.
+        done = self.run_program(*flags, output="killed.jsonl")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual([name for name in os.listdir(self.folder) if name.startswith("killed")], ["killed.jsonl"])
+        with open(self.path("killed.jsonl")) as file:
+            self.assertEqual(file.read(), expected)
+
+    def test_a_full_disk_is_an_error(self):
+        source = self.write("in.jsonl", lines_of(self.corpus(4000)))
+        for flags in ([], ["--near-duplicates"]):
+            command = f"ulimit -f 100; exec {PROGRAM} --input {source} --output {self.path('none.jsonl')} {' '.join(flags)}"
+            done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 1)
+            self.assertRegex(done.stderr, "^error: .*none.jsonl.*: File too large\n$")
+            self.assertEqual(os.listdir(self.folder), ["in.jsonl"])
 
     def test_max_documents_counts_what_is_written(self):
         documents = self.corpus(20000)

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/io/compressed.h"
@@ -137,6 +138,77 @@ TEST_F(ReadTextsTest, IsCancelledByItsProgress) {
   const Reading reading = read(options_, 2, [](const Progress&) { return false; });
   ASSERT_FALSE(reading.summary.has_value());
   EXPECT_EQ(reading.summary.error().code(), StatusCode::kCancelled);
+}
+
+/// What visitors do in order goes into one list that they share.
+class OrderedCollector : public TextVisitor {
+ public:
+  OrderedCollector(Texts& settled, Texts& written, size_t wanted)
+      : settled_(settled), written_(written), wanted_(wanted) {}
+
+  void begin_part(int64_t /*number*/) override { part_.clear(); }
+
+  Status begin_document(std::string_view json, bool has_list) override {
+    json_ = json;
+    if (!has_list) return {};
+    return Status(StatusCode::kCorruption, "byte 1: expected no list");
+  }
+
+  Status visit(std::string_view text) override {
+    part_.push_back(std::string(text) + " of " + std::string(json_.substr(0, 7)));
+    return {};
+  }
+
+  Result<bool> settle() override {
+    settled_.insert(settled_.end(), part_.begin(), part_.end());
+    return settled_.size() < wanted_;
+  }
+
+  Status write() override {
+    written_.insert(written_.end(), part_.begin(), part_.end());
+    return {};
+  }
+
+ private:
+  Texts& settled_;
+  Texts& written_;
+  size_t wanted_;
+  std::string_view json_;
+  Texts part_;
+};
+
+TEST_F(ReadTextsTest, EndsPartsInTheOrderOfTheInput) {
+  Texts texts, expected;
+  for (int i = 0; i < 2000; ++i) {
+    texts.push_back("text " + std::to_string(i));
+    expected.push_back(texts.back() + " of {\"text\"");
+  }
+  options_.in_order = true;
+  const auto read_in_order = [&](size_t visitors, size_t wanted) {
+    Texts settled, written;
+    std::vector<OrderedCollector> collectors(visitors, {settled, written, wanted});
+    std::vector<TextVisitor*> all;
+    for (OrderedCollector& collector : collectors) all.push_back(&collector);
+    const auto summary = read_texts(options_, all, {});
+    if (summary.has_value()) {
+      EXPECT_EQ(settled, written);
+    }
+    return std::pair(summary.status().message(), written);
+  };
+  for (const size_t visitors : {1, 2, 7}) {
+    write(lines_of(texts));
+    EXPECT_EQ(read_in_order(visitors, 1 << 20), std::pair(std::string(), expected)) << visitors;
+    // What comes after enough documents does not count: neither a bad line nor a list.
+    for (const std::string bad : {"no json\n", "{\"text\": []}\n"}) {
+      write(lines_of(texts) + bad + lines_of(texts));
+      const auto [error, written] = read_in_order(visitors, 1000);
+      EXPECT_EQ(error, "");
+      EXPECT_TRUE(written.size() >= 1000 && written.size() < 1010);
+      EXPECT_TRUE(std::equal(written.begin(), written.end(), expected.begin()));
+      EXPECT_THAT(read_in_order(visitors, 1 << 20).first,
+                  HasSubstr(": line 2001, byte 1: expected "));
+    }
+  }
 }
 
 TEST_F(ReadTextsTest, RefusesWrongOptions) {

@@ -28,6 +28,9 @@ OF_PROGRAM = {
     "tools/checkpoint_util.py": "checkpoint_util",
     "tools/generate_samples_gpt.py": "generate",
     "tools/merge_datasets.py": "merge_datasets",
+    "tools/openwebtext/blacklist_urls.py": "clean_dataset",
+    "tools/openwebtext/filter_ngrams.py": "clean_dataset",
+    "tools/openwebtext/merge_jsons.py": "clean_dataset",
     "tools/prepare_cache.py": "prepare_cache",
     "tools/preprocess_data.py": "preprocess_data",
     "tools/preprocess_data_fast.py": "preprocess_data",
@@ -127,6 +130,36 @@ class Shims(unittest.TestCase):
         self.assertEqual((done.returncode, done.stderr),
                          (2, "error: print-tensor: expected inspect: libmeg has no other command of "
                              "tools/checkpoint/checkpoint_inspector.py\n"))
+
+    def test_openwebtext_scripts_take_their_own_arguments(self):
+        scripts = SHIMS / "tools/openwebtext"
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            (folder / "urls").mkdir()
+            (folder / "urls/a.txt").write_text("http://a.com/x\nhttp://google.com/\nhttp://a.com/x\n")
+            (folder / "urls/note.md").write_text("http://b.com/x\n")
+            for urls in ("urls", "urls/a.txt"):
+                done = run(scripts / "blacklist_urls.py", folder / urls, folder / "clean.txt")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual((folder / "clean.txt").read_text(), "http://a.com/x\n")
+            done = run(scripts / "blacklist_urls.py", folder / "urls")
+            self.assertEqual((done.returncode, done.stderr[:30]), (1, "error: expected two arguments,"))
+            lines = ['{"text": "one", "url": "u"}\n', '{"text": "two"}\n']
+            for number, line in enumerate(lines):
+                (folder / f"{number}.json").write_text(line)
+            done = run(scripts / "merge_jsons.py", "--json_path", folder, "--output_file", folder / "all.jsonl")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual((folder / "all.jsonl").read_text(), "".join(lines))
+            test = "These thirteen words are a test that nobody should ever be trained on"
+            (folder / "test.jsonl").write_text(f'{{"text": "{test}"}}\n')
+            (folder / "data.jsonl").write_text(f'{{"content": "{"Before. " * 99}{test}. {"After. " * 99}"}}\n')
+            command = ["--tasks", "lambada", "--lambada-path", folder / "test.jsonl", "--dedup-dataset", folder / "data.jsonl",
+                       "content", "--output", folder / "free.jsonl", "--num-threads", 2, "--key-threshold", 3]
+            done = run(scripts / "filter_ngrams.py", *command)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(len((folder / "free.jsonl").read_text().splitlines()), 2)
+            done = run(scripts / "filter_ngrams.py", *command, "--tasks", "squad")
+            self.assertEqual((done.returncode, done.stderr[:20]), (1, "error: --tasks squad"))
 
     def test_arguments_and_exit_codes_pass_through(self):
         shim = SHIMS / "tools/preprocess_data.py"
