@@ -20,6 +20,7 @@
 #include "libmeg/checkpoint/dialects/mp_rank/vocab_size_args.h"
 #include "libmeg/checkpoint/state/assembled_source.h"
 #include "libmeg/checkpoint/state/concatenated_source.h"
+#include "libmeg/checkpoint/state/converted_source.h"
 #include "libmeg/checkpoint/state/transposed_source.h"
 #include "libmeg/io/atomic_file.h"
 #include "libmeg/io/atomic_folder.h"
@@ -35,6 +36,8 @@ using Source = std::shared_ptr<const TensorSource>;
 
 constexpr std::string_view kWordEmbeddings = "embedding.word_embeddings.weight";
 constexpr const char* kIndexName = "model.safetensors.index.json";
+/// Bytes of a small file that are copied at once.
+constexpr uint64_t kPieceBytes = uint64_t{1} << 20;
 
 /// Args of experts that correspond to keys of config.json, or that only determine how experts are
 /// stored.
@@ -260,11 +263,31 @@ class ExportPlanner {
   ExportPlan plan_;
 };
 
+/// The file of weights, read as run_copies() would fill it.
+VirtualFile weights_file(const ExportedFile& file) {
+  std::vector<VirtualFile::Part> parts;
+  parts.push_back({.offset = 0, .source = text_source(file.layout.head)});
+  for (size_t i = 0; i < file.copies.size(); ++i) {
+    const TensorCopy& copy = file.copies[i];
+    const bool is_converted = copy.source->dtype() != copy.target_dtype;
+    parts.push_back(
+        {.offset = file.layout.offsets[i],
+         .source = is_converted ? converted(copy.source, copy.target_dtype) : copy.source});
+  }
+  return {file.name, std::move(parts)};
+}
+
 // Nothing is flushed here: the folder's commit flushes all of its files together.
-Status write_text(const fs::path& path, std::string_view text) {
-  MEG_ASSIGN_OR_RETURN(io::AtomicFile file, io::AtomicFile::create(path.string()));
-  MEG_RETURN_IF_ERROR(file.write(std::as_bytes(std::span(text))));
-  return file.commit(io::AtomicFile::Flush::kNothing);
+Status write_small_file(const VirtualFile& file, const fs::path& folder) {
+  MEG_ASSIGN_OR_RETURN(io::AtomicFile written,
+                       io::AtomicFile::create((folder / file.name()).string()));
+  std::vector<std::byte> piece;
+  for (uint64_t at = 0; at < file.size(); at += piece.size()) {
+    piece.resize(std::min(kPieceBytes, file.size() - at));
+    MEG_RETURN_IF_ERROR(file.read(at, piece));
+    MEG_RETURN_IF_ERROR(written.write(piece));
+  }
+  return written.commit(io::AtomicFile::Flush::kNothing);
 }
 
 Status write_weights(const ExportPlan& plan, const fs::path& folder,
@@ -320,6 +343,26 @@ Result<ExportPlan> plan_export(const MegatronCheckpoint& checkpoint, const Expor
   return ExportPlanner(checkpoint, options).plan();
 }
 
+Result<std::vector<VirtualFile>> virtual_files(const ExportPlan& plan) {
+  std::vector<VirtualFile> files;
+  for (const ExportedFile& file : plan.files) files.push_back(weights_file(file));
+  if (!plan.index_json.empty()) files.push_back(text_file(kIndexName, plan.index_json));
+  MEG_ASSIGN_OR_RETURN(const auto copied, tokenizer_files(plan.source));
+  for (const TokenizerFile& file : copied) {
+    // The model has one of its own.
+    if (file.name == kConfigName) continue;
+    if (std::ranges::find(files, file.name, &VirtualFile::name) != files.end()) {
+      return make_error(StatusCode::kInvalidArgument,
+                        "{}: expected files of a tokenizer, found one with a name of the model's",
+                        file.path);
+    }
+    MEG_ASSIGN_OR_RETURN(VirtualFile opened, copied_file(file.name, file.path));
+    files.push_back(std::move(opened));
+  }
+  files.push_back(text_file(kConfigName, plan.config_json));
+  return files;
+}
+
 Status save_export(const ExportPlan& plan, const std::string& save_dir,
                    const TransferOptions& options) {
   MEG_RETURN_IF_ERROR(check_apart(plan.source, save_dir, save_dir));
@@ -329,13 +372,11 @@ Status save_export(const ExportPlan& plan, const std::string& save_dir,
   const fs::path target = path.has_filename() ? path : path.parent_path();
   MEG_ASSIGN_OR_RETURN(io::AtomicFolder folder, io::AtomicFolder::create(target.string()));
   const fs::path staging = folder.staging_path();
+  MEG_ASSIGN_OR_RETURN(const std::vector<VirtualFile> files, virtual_files(plan));
   MEG_RETURN_IF_ERROR(write_weights(plan, staging, options));
-  if (!plan.index_json.empty()) {
-    MEG_RETURN_IF_ERROR(write_text(staging / kIndexName, plan.index_json));
+  for (const VirtualFile& file : std::span(files).subspan(plan.files.size())) {
+    MEG_RETURN_IF_ERROR(write_small_file(file, staging));
   }
-  MEG_RETURN_IF_ERROR(copy_tokenizer_files(plan.source, staging.string()));
-  // Last of all: a folder without config.json is no model to anyone.
-  MEG_RETURN_IF_ERROR(write_text(staging / kConfigName, plan.config_json));
   return folder.commit();
 }
 

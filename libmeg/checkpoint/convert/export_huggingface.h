@@ -7,6 +7,7 @@
 
 #include "libmeg/checkpoint/container/safetensors/safetensors_header.h"
 #include "libmeg/checkpoint/convert/copy_list.h"
+#include "libmeg/checkpoint/convert/virtual_file.h"
 #include "libmeg/checkpoint/dialects/mp_rank/megatron_checkpoint.h"
 
 namespace meg::checkpoint {
@@ -53,6 +54,11 @@ struct ExportPlan {
 /// name, if no architecture of transformers computes the same; kCorruption if a storage's CRC-32 is
 /// not the one that its file records.
 Result<ExportPlan> plan_export(const MegatronCheckpoint& checkpoint, const ExportOptions& options);
+
+/// The files of the folder that a plan makes, to be read without being written: those of `files`
+/// first, config.json last. Errors: those of opening tokenizer files; kInvalidArgument where one of
+/// them has the name of another file.
+Result<std::vector<VirtualFile>> virtual_files(const ExportPlan& plan);
 
 /// Runs a plan: save_dir appears by one rename when every file is complete and flushed. An older
 /// folder of that name is replaced only then; kInvalidArgument if it is not a Hugging Face model.

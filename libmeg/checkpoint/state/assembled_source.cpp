@@ -239,19 +239,22 @@ Result<std::shared_ptr<const TensorSource>> assemble_box(DType dtype,
   return assemble(dtype, box.sizes, std::move(parts));
 }
 
-Status check_recorded_crcs(const TensorSource& source) {
+Status check_recorded_crc(const RecordedCrc& recorded) {
   std::vector<std::byte> chunk;
+  uint32_t crc = 0;
+  for (uint64_t at = 0; at < recorded.extent.bytes; at += chunk.size()) {
+    chunk.resize(std::min<uint64_t>(kBlockBytes, recorded.extent.bytes - at));
+    MEG_RETURN_IF_ERROR(recorded.extent.file->read_exactly_at(recorded.extent.offset + at, chunk));
+    crc = io::crc32(chunk, crc);
+  }
+  if (crc == recorded.crc) return Status();
+  return make_error(StatusCode::kCorruption, "{}: {}: CRC-32: expected {:08x}, found {:08x}",
+                    recorded.extent.file->path(), recorded.name, recorded.crc, crc);
+}
+
+Status check_recorded_crcs(const TensorSource& source) {
   for (const RecordedCrc& recorded : source.recorded_crcs()) {
-    uint32_t crc = 0;
-    for (uint64_t at = 0; at < recorded.extent.bytes; at += chunk.size()) {
-      chunk.resize(std::min<uint64_t>(kBlockBytes, recorded.extent.bytes - at));
-      MEG_RETURN_IF_ERROR(
-          recorded.extent.file->read_exactly_at(recorded.extent.offset + at, chunk));
-      crc = io::crc32(chunk, crc);
-    }
-    if (crc == recorded.crc) continue;
-    return make_error(StatusCode::kCorruption, "{}: {}: CRC-32: expected {:08x}, found {:08x}",
-                      recorded.extent.file->path(), recorded.name, recorded.crc, crc);
+    MEG_RETURN_IF_ERROR(check_recorded_crc(recorded));
   }
   return Status();
 }

@@ -31,6 +31,9 @@ Result<std::shared_ptr<const TensorSource>> assemble_box(DType dtype,
 /// The intersection of two boxes of a tensor; nullopt if it is empty.
 std::optional<Box> intersection(const Box& a, const Box& b);
 
+/// Compares one recorded CRC-32 with its bytes: kCorruption if it is not theirs.
+Status check_recorded_crc(const RecordedCrc& recorded);
+
 /// Compares the CRC-32s that containers record for the bytes that a source reads with these bytes,
 /// each of them once. ok if nothing is recorded.
 Status check_recorded_crcs(const TensorSource& source);

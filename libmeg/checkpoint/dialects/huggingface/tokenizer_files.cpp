@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <string_view>
 
 #include "libmeg/checkpoint/dialects/mp_rank/internal/folder_entries.h"
@@ -37,42 +38,53 @@ std::string files_folder(const CheckpointFolder& checkpoint) {
              : join_path(checkpoint.folder, kTokenizerFolder);
 }
 
+/// Those of a checkpoint's files that belong to its tokenizer; by name, whether it is a folder.
+Result<std::map<std::string, bool>> found_entries(const CheckpointFolder& checkpoint) {
+  const bool is_huggingface = checkpoint.format == CheckpointFormat::kHuggingFace;
+  const std::string from = files_folder(checkpoint);
+  std::map<std::string, bool> found;
+  std::error_code error;
+  if (!fs::is_directory(from, error)) return found;
+  MEG_ASSIGN_OR_RETURN(const FolderEntries entries, FolderEntries::list(from));
+  for (const auto& [name, is_folder] : entries) {
+    if (!is_huggingface || is_tokenizer_file(name)) found.emplace(name, is_folder);
+  }
+  return found;
+}
+
 }  // namespace
 
 Result<std::vector<std::string>> check_tokenizer_files(const CheckpointFolder& checkpoint) {
-  const bool is_huggingface = checkpoint.format == CheckpointFormat::kHuggingFace;
-  const std::string from =
-      is_huggingface ? checkpoint.folder : join_path(checkpoint.folder, kTokenizerFolder);
+  MEG_ASSIGN_OR_RETURN(const auto entries, found_entries(checkpoint));
   std::vector<std::string> notes;
-  std::error_code error;
-  if (!fs::is_directory(from, error)) return notes;
-  MEG_ASSIGN_OR_RETURN(const FolderEntries entries, FolderEntries::list(from));
   for (const auto& [name, is_folder] : entries) {
-    if (is_huggingface && !is_tokenizer_file(name)) continue;
-    const std::string path = join_path(from, name);
-    if (is_folder) {
-      notes.push_back(
-          fmt::format("{}: a folder among the tokenizer's files: it is not copied", path));
-    } else {
-      MEG_RETURN_IF_ERROR(io::FileDescriptor::open_regular(path).status());
-    }
+    if (!is_folder) continue;
+    notes.push_back(fmt::format("{}: a folder among the tokenizer's files: it is not copied",
+                                join_path(files_folder(checkpoint), name)));
   }
+  MEG_RETURN_IF_ERROR(tokenizer_files(checkpoint).status());
   return notes;
 }
 
-Status copy_tokenizer_files(const CheckpointFolder& checkpoint, const std::string& to) {
-  MEG_RETURN_IF_ERROR(check_tokenizer_files(checkpoint).status());
-  const bool is_huggingface = checkpoint.format == CheckpointFormat::kHuggingFace;
-  const std::string from = files_folder(checkpoint);
-  std::error_code error;
-  if (!fs::is_directory(from, error)) return Status();
-  MEG_ASSIGN_OR_RETURN(const FolderEntries entries, FolderEntries::list(from));
+Result<std::vector<TokenizerFile>> tokenizer_files(const CheckpointFolder& checkpoint) {
+  MEG_ASSIGN_OR_RETURN(const auto entries, found_entries(checkpoint));
+  std::vector<TokenizerFile> files;
   for (const auto& [name, is_folder] : entries) {
-    if (is_folder || (is_huggingface && !is_tokenizer_file(name))) continue;
-    fs::create_directories(to, error);
-    if (error) return errno_error(error.value(), "cannot create " + to);
-    fs::copy_file(join_path(from, name), join_path(to, name), error);
-    if (error) return errno_error(error.value(), join_path(from, name));
+    if (is_folder) continue;
+    files.push_back({name, join_path(files_folder(checkpoint), name)});
+    MEG_RETURN_IF_ERROR(io::FileDescriptor::open_regular(files.back().path).status());
+  }
+  return files;
+}
+
+Status copy_tokenizer_files(const CheckpointFolder& checkpoint, const std::string& to) {
+  MEG_ASSIGN_OR_RETURN(const std::vector<TokenizerFile> files, tokenizer_files(checkpoint));
+  std::error_code error;
+  if (!files.empty()) fs::create_directories(to, error);
+  if (error) return errno_error(error.value(), "cannot create " + to);
+  for (const TokenizerFile& file : files) {
+    fs::copy_file(file.path, join_path(to, file.name), error);
+    if (error) return errno_error(error.value(), file.path);
   }
   return Status();
 }

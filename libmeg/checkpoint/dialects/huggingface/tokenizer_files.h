@@ -20,9 +20,18 @@ inline constexpr const char* kTokenizerFolder = "tokenizer";
 /// what they leave out: folders. Errors: what is not a regular file, or cannot be read.
 Result<std::vector<std::string>> check_tokenizer_files(const CheckpointFolder& checkpoint);
 
-/// Copies a checkpoint's tokenizer files into `to`, which is created if there are any: from a
-/// Hugging Face folder the files that transformers' tokenizers and generation read, config.json
-/// among them, otherwise everything in the checkpoint's folder "tokenizer". Links are followed.
+/// A file that belongs to a checkpoint's tokenizer.
+struct TokenizerFile {
+  std::string name, path;
+};
+
+/// A checkpoint's tokenizer files: of a Hugging Face folder those that transformers' tokenizers and
+/// generation read, config.json among them, otherwise all files in the checkpoint's folder
+/// "tokenizer". Errors: what is not a regular file, or cannot be read.
+Result<std::vector<TokenizerFile>> tokenizer_files(const CheckpointFolder& checkpoint);
+
+/// Copies a checkpoint's tokenizer files into `to`, which is created if there are any. Links are
+/// followed.
 Status copy_tokenizer_files(const CheckpointFolder& checkpoint, const std::string& to);
 
 /// The path of the config.json of the Hugging Face model that this checkpoint is or came from,
