@@ -32,6 +32,7 @@ ORDER = {
     "schedule": "base text megatron model",
     "logging": "base io megatron model",
     "serving": "base io text tokenizer",
+    "hub": "base io text checkpoint serving",
     "kernels": "base",
     # ---- the LibTorch boundary: LibTorch is known only below ----
     "libtorch": "base kernels",

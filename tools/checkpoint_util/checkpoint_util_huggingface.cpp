@@ -4,12 +4,11 @@
 
 #include "libmeg/base/stopwatch.h"
 #include "libmeg/checkpoint/convert/export_huggingface.h"
-#include "libmeg/megatron/field_reader.h"
-#include "libmeg/tokenizer/registry/open_tokenizer.h"
 #include "tools/checkpoint_util/checkpoint_util_report.h"
 #include "tools/common/byte_size.h"
 #include "tools/common/interruption.h"
 #include "tools/common/progress_bar.h"
+#include "tools/common/tokenizer_of_args.h"
 
 namespace meg::tools {
 namespace {
@@ -32,20 +31,6 @@ void print_plan(const checkpoint::MegatronCheckpoint& checkpoint,
                             byte_size_text(static_cast<int64_t>(file.layout.file_size))));
   }
   report.notes(plan.notes);
-}
-
-/// The special tokens of the tokenizer that the checkpoint's args name, where its files are here.
-checkpoint::TokenIds token_ids(const checkpoint::MegatronCheckpoint& checkpoint) {
-  const megatron::FieldLookup fields = [&](std::string_view name) {
-    return checkpoint.described_arg(name);
-  };
-  megatron::FieldReader args(fields);
-  tokenizer::TokenizerOptions options;
-  options.take_fields(args);
-  if (!args.status().ok() || !tokenizer::names_tokenizer(options)) return {};
-  const auto opened = tokenizer::open_tokenizer(options);
-  if (!opened.has_value()) return {};
-  return {.bos = (*opened)->bos(), .eos = (*opened)->eod(), .pad = (*opened)->pad()};
 }
 
 }  // namespace

@@ -26,16 +26,25 @@ std::string HttpRequest::media_type() const {
 }
 
 std::optional<std::string> HttpRequest::parameter(std::string_view name) const {
-  for (std::string_view rest = query; !rest.empty();) {
-    const std::string_view pair = rest.substr(0, rest.find('&'));
-    rest.remove_prefix(std::min(pair.size() + 1, rest.size()));
-    const size_t equals = std::min(pair.find('='), pair.size());
-    if (percent_decoded(pair.substr(0, equals)) != name) continue;
-    std::string value(pair.substr(std::min(equals + 1, pair.size())));
-    std::ranges::replace(value, '+', ' ');  // as forms send blanks
-    return percent_decoded(value);
+  for (auto& [field, value] : form_fields(query)) {
+    if (field == name) return std::move(value);
   }
   return std::nullopt;
+}
+
+std::vector<std::pair<std::string, std::string>> form_fields(std::string_view text) {
+  std::vector<std::pair<std::string, std::string>> fields;
+  while (!text.empty()) {
+    const std::string_view pair = text.substr(0, text.find('&'));
+    text.remove_prefix(std::min(pair.size() + 1, text.size()));
+    const size_t equals = std::min(pair.find('='), pair.size());
+    auto name = percent_decoded(pair.substr(0, equals));
+    std::string sent(pair.substr(std::min(equals + 1, pair.size())));
+    std::ranges::replace(sent, '+', ' ');  // as forms send blanks
+    auto value = percent_decoded(sent);
+    if (name && value) fields.emplace_back(*std::move(name), *std::move(value));
+  }
+  return fields;
 }
 
 HttpResponse message_error(int status, std::string_view message) {

@@ -13,6 +13,7 @@
 namespace meg::serving {
 
 inline constexpr std::string_view kJsonType = "application/json";
+inline constexpr std::string_view kFormType = "application/x-www-form-urlencoded";
 
 /// nginx's number for a client that hung up before its answer.
 inline constexpr int kClientGone = 499;
@@ -42,6 +43,10 @@ struct HttpRequest {
   /// percent-encoding is wrong.
   std::optional<std::string> parameter(std::string_view name) const;
 };
+
+/// The names and values of a query or a form, decoded, without those whose percent-encoding is
+/// wrong.
+std::vector<std::pair<std::string, std::string>> form_fields(std::string_view text);
 
 /// Sends the body of a response piece by piece.
 class HttpBodyWriter {
@@ -91,6 +96,8 @@ struct HttpRoute {
   bool is_prefix = false;  ///< Whether it stands for all paths that begin with `path`.
   /// Whether requests have a body, which must be JSON by its Content-Type.
   bool takes_json = false;
+  /// Whether a POST has a body, a form or JSON.
+  bool takes_form = false;
   /// Whether it is answered without the server's API key.
   bool is_open = false;
   /// Called from many threads.

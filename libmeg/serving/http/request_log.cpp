@@ -12,6 +12,7 @@ namespace {
 
 constexpr size_t kShownName = 60;
 constexpr size_t kShownPrompt = 60;
+constexpr size_t kShownNote = 400;
 
 /// Quotes the name only where that is needed to keep it harmless: a client must not be able to
 /// begin a line of its own in the log, or to send commands to the terminal that shows it.
@@ -33,6 +34,7 @@ std::string log_line(const RequestLog& request) {
   }
   if (!request.first_prompt.empty())
     line += " " + text::printable(request.first_prompt, kShownPrompt);
+  if (!request.note.empty()) line += " " + text::printable_name(request.note, kShownNote);
   return line;
 }
 

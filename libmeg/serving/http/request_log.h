@@ -17,6 +17,7 @@ struct RequestLog {
   int64_t prompt_tokens = 0;
   int64_t new_tokens = 0;
   std::string first_prompt;  ///< Empty if it should not be logged.
+  std::string note;          ///< Such as why a body ended early.
 };
 
 /// One line without its newline, such as

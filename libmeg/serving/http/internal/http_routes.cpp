@@ -142,9 +142,11 @@ HttpResponse HttpRoutes::respond_or_fail(Exchange& exchange) const {
     refused.headers.emplace_back("Allow", methods + (takes_method(route, "GET") ? ", HEAD" : ""));
     return refused;
   }
-  if (route.takes_json) {
+  const bool takes_form = route.takes_form && request.method == "POST";
+  if (route.takes_json || takes_form) {
     // Any web page may send other types to any server; for this one a browser asks before.
-    if (const std::string type = request.media_type(); type != kJsonType) {
+    if (const std::string type = request.media_type();
+        type != kJsonType && !(takes_form && type == kFormType)) {
       return fail(
           415, fmt::format("Content-Type must be {}, found {}", kJsonType, text::printable(type)));
     }
