@@ -83,12 +83,12 @@ Status serve(const Arguments& arguments) {
   const auto log = [](const serving::RequestLog& request) { write_line(log_line(request)); };
   MEG_ASSIGN_OR_RETURN(const std::unique_ptr<serving::HttpServer> server,
                        serving::HttpServer::start(http, {hub->routes(), log}));
+  fmt::print("> {}: {} {}, served on {}\n", hub->root(), found.repositories.size(),
+             found.repositories.size() == 1 ? "model" : "models", server->address());
   for (const hub::Repository& repository : found.repositories) {
     fmt::print("> {}: {}\n", repository.id, repository.path);
   }
   for (const hub::Unserved& one : found.unserved) warning(one.path + ": " + one.reason);
-  fmt::print("> {} {} of {} served on {}\n", found.repositories.size(),
-             found.repositories.size() == 1 ? "model" : "models", hub->root(), server->address());
   std::fflush(stdout);
   // The handler of a signal may only set a flag, so that flag is polled.
   while (!interrupted()) std::this_thread::sleep_for(std::chrono::milliseconds(50));
