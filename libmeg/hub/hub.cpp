@@ -36,6 +36,8 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kFresh = std::chrono::seconds(1);
 /// Bytes of a body that are made at once.
 constexpr size_t kPiece = size_t{1} << 20;
+/// What a download may cache of transposed matrices at most.
+constexpr int64_t kLargestShare = int64_t{24} << 20;
 /// Checkpoints that are opened at once.
 constexpr int kOpening = 2;
 /// Folders whose states are remembered.
@@ -240,6 +242,8 @@ class Hub::Implementation {
                     const ServedFile& file) {
     const uint64_t size = file.file.size();
     const std::string tag = "\"" + file.etag + "\"";
+    call.log.note = fmt::format("{} at {}: {}", found.repository.id, found.revision.name,
+                                text::printable_name(file.file.name()));
     HttpResponse response;
     response.content_type = file.file.name().ends_with(".json") ? std::string(serving::kJsonType)
                                                                 : std::string(kWeightsType);
@@ -284,7 +288,8 @@ class Hub::Implementation {
     }
     response.write = [this, open, &file, range = part.range, &log = call.log,
                       place](serving::HttpBodyWriter& writer) {
-      log.note = write_body(*open, file, range, writer);
+      const std::string reason = write_body(*open, file, range, writer);
+      if (!reason.empty()) log.note += ": " + reason;
     };
     return response;
   }
@@ -292,13 +297,12 @@ class Hub::Implementation {
   /// Returns why the body ends early; empty where it does not, or where the client is gone.
   std::string write_body(const ServedCheckpoint& open, const ServedFile& file, ByteRange range,
                          serving::HttpBodyWriter& writer) {
-    // What a thread caches of transposed matrices is shared between the downloads.
-    checkpoint::share_transposed_memory(options_.transposed_bytes /
-                                        static_cast<int64_t>(options_.max_downloads));
+    int64_t share = 0;
     std::vector<std::byte> piece;
     std::string reason;
     while (range.count > 0) {
       piece.resize(std::min<uint64_t>(range.count, kPiece));
+      if (file.is_weights) take_share(&share);
       const Status status = open.read(file, range.first, piece);
       if (!status.ok()) {
         reason = status.message();
@@ -309,8 +313,19 @@ class Hub::Implementation {
       range.first += piece.size();
       range.count -= piece.size();
     }
-    checkpoint::share_transposed_memory(0);
+    checkpoint::share_transposed_memory(0, false);
     return reason;
+  }
+
+  /// What a thread caches of transposed matrices is shared between the downloads. What it has is
+  /// lost with every change, so small ones are let be.
+  void take_share(int64_t* share) {
+    const int64_t now =
+        std::min(options_.transposed_bytes / std::max<int64_t>(1, static_cast<int64_t>(downloads_)),
+                 kLargestShare);
+    if (now * 2 > *share && now < *share * 2) return;
+    *share = now;
+    checkpoint::share_transposed_memory(now, false);
   }
 
   /// Held as long as a download takes; nullptr where there are too many.

@@ -18,7 +18,7 @@ struct HubOptions {
   /// Downloads of weights at once; further ones get status 429.
   size_t max_downloads = 64;
   /// Bytes that all downloads may cache of matrices that are transposed.
-  int64_t transposed_bytes = int64_t{256} << 20;
+  int64_t transposed_bytes = int64_t{128} << 20;
   /// Called with a line for each checkpoint that is opened or cannot be; may be empty.
   std::function<void(const std::string&)> log;
 };

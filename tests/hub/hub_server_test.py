@@ -396,11 +396,12 @@ class ManyClients(HubCase):
 
         resident = []
         with concurrent.futures.ThreadPoolExecutor(32) as pool:
-            for _ in range(6):
+            for _ in range(8):
                 self.assertTrue(all(pool.map(download, range(64))))
                 resident.append(self.server.resident_kib())
-        self.assertLess(resident[-1], 256 << 10)
-        self.assertLess(resident[-1] - resident[2], 8192, resident)
+        self.assertLess(max(resident), 160 << 10)
+        # As many buffers as downloads are there at once come and go.
+        self.assertLess(max(resident[4:]) - max(resident[:4]), 24 << 10, resident)
 
     def test_more_than_the_limit_get_a_429(self):
         def begin():

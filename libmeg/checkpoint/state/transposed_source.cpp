@@ -140,13 +140,14 @@ struct StripeCache {
   std::vector<const std::byte*> rows;  // of what is mapped
 
   int64_t share = kShare;  // bytes of all stripes
+  bool may_map = true;
 
   int64_t stripe_bytes() const {
     return std::clamp(share / 2 / static_cast<int64_t>(kStripes), kLeastStripe, kLargestStripe);
   }
 
   /// Stripes and what is mapped have a half each.
-  int64_t mapped_bytes() const { return share / 2; }
+  int64_t mapped_bytes() const { return may_map ? share / 2 : 0; }
 
   /// That which has a source's row, or the one that was not asked for the longest.
   Stripe& find(uint64_t source, int64_t row) {
@@ -336,9 +337,10 @@ class TransposedSource final : public TensorSource {
 
 }  // namespace
 
-void share_transposed_memory(int64_t bytes) {
+void share_transposed_memory(int64_t bytes, bool may_map) {
   StripeCache& cache = thread_cache();
   cache.share = bytes;
+  cache.may_map = may_map;
   // What is larger than its part of the new share goes.
   for (Stripe& stripe : cache.stripes) stripe = {};
   cache.mapped_source = 0;

@@ -14,7 +14,8 @@ std::shared_ptr<const TensorSource> transposed_source(std::shared_ptr<const Tens
                                                       int64_t rows, int64_t columns);
 
 /// Sets how many bytes the calling thread may cache and map from now on, half of them for each; at
-/// least three rows of a result.
-void share_transposed_memory(int64_t bytes);
+/// least three rows of a result. may_map: false where a file that is truncated meanwhile must not
+/// raise SIGBUS, as mapped ones do.
+void share_transposed_memory(int64_t bytes, bool may_map = true);
 
 }  // namespace meg::checkpoint
