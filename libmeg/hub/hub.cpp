@@ -37,7 +37,7 @@ constexpr auto kFresh = std::chrono::seconds(1);
 /// Bytes of a body that are made at once.
 constexpr size_t kPiece = size_t{1} << 20;
 /// What a download may cache of transposed matrices at most.
-constexpr int64_t kLargestShare = int64_t{24} << 20;
+constexpr int64_t kLargestShare = int64_t{32} << 20;
 /// Checkpoints that are opened at once.
 constexpr int kOpening = 2;
 /// Folders whose states are remembered.
@@ -325,7 +325,8 @@ class Hub::Implementation {
                  kLargestShare);
     if (now * 2 > *share && now < *share * 2) return;
     *share = now;
-    checkpoint::share_transposed_memory(now, false);
+    // Half of it would be for what is mapped.
+    checkpoint::share_transposed_memory(now * 2, false);
   }
 
   /// Held as long as a download takes; nullptr where there are too many.

@@ -86,11 +86,12 @@ def parse_arguments():
 
 
 class Bench:
-    def __init__(self, arguments, folder, family):
+    def __init__(self, arguments, folder, family, multiple=1):
+        """multiple: of which the number of layers is one."""
         self.arguments, self.folder, self.family = arguments, folder, family
         hidden = 1024
         a_layer = hidden * hidden * (15 if family == "llama" else 12) * 2
-        layers = max(1, round(arguments.gigabytes * 1e9 / a_layer))
+        layers = max(1, round(arguments.gigabytes * 1e9 / a_layer / multiple)) * multiple
         os.makedirs(self.path("source"))
         subprocess.run([arguments.python, "-c", MAKE, self.path("source"), family, str(layers),
                         str(hidden)], check=True)

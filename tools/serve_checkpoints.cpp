@@ -15,14 +15,13 @@
 
 #include "libmeg/hub/hub.h"
 #include "libmeg/serving/http/http_server.h"
-#include "libmeg/serving/http/request_log.h"
 #include "tools/common/byte_size.h"
+#include "tools/common/flag_groups/http_server_flags.h"
 #include "tools/common/flags/flags.h"
 #include "tools/common/interruption.h"
 #include "tools/common/report.h"
 #include "tools/common/run_program.h"
 #include "tools/common/tokenizer_of_args.h"
-#include "tools/serve_checkpoints/server_flags.h"
 
 namespace meg::tools {
 namespace {
@@ -32,7 +31,7 @@ constexpr int kArenas = 2;
 
 struct Arguments {
   std::string root;
-  ServerFlags server;
+  HttpServerFlags server;
   int64_t max_downloads = 64;
   std::string max_shard_size = "5GB";
   bool no_crc = false;
@@ -47,7 +46,7 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
                   "--api-key-file key.txt"});
   flags.positional("ROOT", &arguments.root,
                    "a folder with runs, or one run: what --save wrote, of any format");
-  declare_server_flags(flags, arguments.server);
+  declare_http_server_flags(flags, arguments.server);
   flags
       .value("--max-downloads", &arguments.max_downloads, "N",
              "downloads of weights at once; further ones get status 429")
@@ -57,7 +56,9 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
               "size limit of one file of weights");
   flags.toggle("--no-crc", &arguments.no_crc,
                "do not compare the checksums of storages before they are sent");
-  return flags.parse(argc, argv);
+  if (const std::optional<int> code = flags.parse(argc, argv)) return code;
+  const Status usage = check_http_server_flags(arguments.server);
+  return usage.ok() ? std::nullopt : std::optional(fail_usage(usage));
 }
 
 void write_line(const std::string& line) {
@@ -74,20 +75,21 @@ Status serve(const Arguments& arguments) {
   options.rules.token_ids = token_ids;
   options.max_downloads = static_cast<size_t>(arguments.max_downloads);
   options.log = write_line;
-  MEG_ASSIGN_OR_RETURN(const serving::HttpServerOptions http, server_options(arguments.server));
+  MEG_ASSIGN_OR_RETURN(const serving::HttpServerOptions http,
+                       http_server_options(arguments.server));
   MEG_ASSIGN_OR_RETURN(const std::unique_ptr<hub::Hub> hub,
                        hub::Hub::open(arguments.root, std::move(options)));
   MEG_ASSIGN_OR_RETURN(const hub::RepositoryList found, hub->repositories());
   stop_at_signals();
   ::mallopt(M_ARENA_MAX, kArenas);
-  const auto log = [](const serving::RequestLog& request) { write_line(log_line(request)); };
   MEG_ASSIGN_OR_RETURN(const std::unique_ptr<serving::HttpServer> server,
-                       serving::HttpServer::start(http, {hub->routes(), log}));
+                       serving::HttpServer::start(http, {hub->routes(), write_log_line}));
   fmt::print("> {}: {} {}, served on {}\n", hub->root(), found.repositories.size(),
              found.repositories.size() == 1 ? "model" : "models", server->address());
   for (const hub::Repository& repository : found.repositories) {
     fmt::print("> {}: {}\n", repository.id, repository.path);
   }
+  warn_of_open_server(http, server->address());
   for (const hub::Unserved& one : found.unserved) warning(one.path + ": " + one.reason);
   std::fflush(stdout);
   // The handler of a signal may only set a flag, so that flag is polled.
