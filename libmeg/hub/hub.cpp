@@ -35,7 +35,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kFresh = std::chrono::seconds(1);
 /// Bytes of a body that are made at once.
-constexpr size_t kPiece = size_t{1} << 20;
+constexpr size_t kPiece = size_t{1} << 17;
 /// What a download may cache of transposed matrices at most.
 constexpr int64_t kLargestShare = int64_t{32} << 20;
 /// Checkpoints that are opened at once.
