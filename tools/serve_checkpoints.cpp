@@ -33,7 +33,7 @@ struct Arguments {
   std::string root;
   HttpServerFlags server;
   int64_t max_downloads = 64;
-  std::string max_shard_size = "5GB";
+  int64_t max_shard_bytes = 0;
   bool no_crc = false;
 };
 
@@ -52,11 +52,14 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
              "downloads of weights at once; further ones get status 429")
       .range(1, 4096);
   flags.group("Models");
-  flags.value("--max-shard-size", &arguments.max_shard_size, "SIZE",
-              "size limit of one file of weights");
+  std::string max_shard_size = "5GB";
+  flags.value("--max-shard-size", &max_shard_size, "SIZE", "size limit of one file of weights");
   flags.toggle("--no-crc", &arguments.no_crc,
                "do not compare the checksums of storages before they are sent");
   if (const std::optional<int> code = flags.parse(argc, argv)) return code;
+  const Result<int64_t> shard_bytes = parse_byte_size(max_shard_size);
+  if (!shard_bytes.has_value()) return fail_usage(shard_bytes.status());
+  arguments.max_shard_bytes = *shard_bytes;
   const Status usage = check_http_server_flags(arguments.server);
   return usage.ok() ? std::nullopt : std::optional(fail_usage(usage));
 }
@@ -69,8 +72,7 @@ void write_line(const std::string& line) {
 
 Status serve(const Arguments& arguments) {
   hub::HubOptions options;
-  MEG_ASSIGN_OR_RETURN(const int64_t shard_bytes, parse_byte_size(arguments.max_shard_size));
-  options.rules.max_shard_bytes = static_cast<uint64_t>(shard_bytes);
+  options.rules.max_shard_bytes = static_cast<uint64_t>(arguments.max_shard_bytes);
   options.rules.check_crcs = !arguments.no_crc;
   options.rules.token_ids = token_ids;
   options.max_downloads = static_cast<size_t>(arguments.max_downloads);

@@ -34,6 +34,8 @@ using serving::HttpResponse;
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kFresh = std::chrono::seconds(1);
+/// By how much longer a list is used than it takes to make.
+constexpr int kSeldom = 20;
 /// Bytes of a body that are made at once.
 constexpr size_t kPiece = size_t{1} << 17;
 /// What a download may cache of transposed matrices at most.
@@ -107,9 +109,12 @@ class Hub::Implementation {
 
   Result<RepositoryList> repositories() {
     const std::lock_guard lock(list_mutex_);
-    if (!list_.has_value() || Clock::now() - listed_ >= kFresh) {
+    if (!list_.has_value() || Clock::now() >= list_again_) {
+      const Clock::time_point begin = Clock::now();
       MEG_ASSIGN_OR_RETURN(list_, find_repositories(root()));
-      listed_ = Clock::now();
+      // Where it takes long to look through all folders it is done as seldom.
+      const Clock::time_point end = Clock::now();
+      list_again_ = end + std::max<Clock::duration>(kFresh, (end - begin) * kSeldom);
     }
     return *list_;
   }
@@ -482,7 +487,7 @@ class Hub::Implementation {
   const HubOptions options_;
   std::mutex list_mutex_;
   std::optional<RepositoryList> list_;  ///< Guarded by list_mutex_, as the next one.
-  Clock::time_point listed_;
+  Clock::time_point list_again_;
   std::mutex states_mutex_;
   std::map<std::string, std::pair<Clock::time_point, FolderState>> states_;
   std::mutex slots_mutex_;

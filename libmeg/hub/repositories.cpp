@@ -219,9 +219,9 @@ Result<std::string> tracked_name(const std::string& tracker) {
 std::string why_hidden(const std::string& root, const std::string& folder, const std::string& name,
                        const std::optional<std::string>& tracked) {
   if (!is_in_root(root, folder)) return "a link that leaves the served folder";
-  // A release was there before the run began.
-  if (name == kReleaseName) return "";
   if (tracked.has_value()) {
+    // A release was there before the run began.
+    if (name == kReleaseName) return "";
     const auto last = iteration_of(*tracked);
     if (last.has_value() && *iteration_of(name) <= *last) return "";
     return fmt::format("above the tracker's {}: it may be being written", *tracked);

@@ -138,6 +138,7 @@ TEST_F(RepositoriesTest, ASaveAboveTheTrackerIsNotShown) {
 TEST_F(RepositoriesTest, WithoutATrackerASaveMustHaveBeenLeftAlone) {
   write_iteration("run", "iter_0000100");
   write_iteration("run", "iter_0000200");
+  write_iteration("run", "release");
   EXPECT_THAT(names(revisions("run")), IsEmpty());
   EXPECT_EQ(revisions("run").main, "");
   const auto earlier = fs::file_time_type::clock::now() - std::chrono::minutes(2);

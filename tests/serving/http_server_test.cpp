@@ -69,6 +69,17 @@ class HttpServerTest : public testing::Test {
                            (range == nullptr ? "-" : *range));
              },
          .error_form = shouting_error},
+        {.methods = {"GET", "POST"},
+         .path = "/form",
+         .takes_form = true,
+         .handler =
+             [](const HttpCall& call) {
+               std::string fields = call.request.method;
+               for (const auto& [name, value] : form_fields(call.body)) {
+                 fields += " " + name + "=" + value;
+               }
+               return text(fields);
+             }},
         {.path = "/files/own/", .is_prefix = true, .handler = [](const HttpCall&) {
            return text("own");
          }}};
@@ -131,6 +142,19 @@ class HttpServerTest : public testing::Test {
   std::mutex mutex_;
   std::vector<int> statuses_;
 };
+
+TEST_F(HttpServerTest, APostMayBringAForm) {
+  start();
+  const auto post = [&](const std::string& type, const std::string& body) {
+    return raw("POST /form HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: " +
+               type + "\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
+  };
+  const std::string form = "application/x-www-form-urlencoded";
+  EXPECT_THAT(post(form, "a=1+2&b=%2F&&c&a=3&d=%zz"), EndsWith("\r\n\r\nPOST a=1 2 b=/ c= a=3"));
+  EXPECT_THAT(post("application/json", "{}"), StartsWith("HTTP/1.1 200 "));
+  EXPECT_THAT(post("text/plain", "a=1"), StartsWith("HTTP/1.1 415 "));
+  EXPECT_THAT(ask("GET /form"), EndsWith("\r\n\r\nGET"));
+}
 
 TEST_F(HttpServerTest, TellsItsAddressAsUrlsHaveIt) {
   start();

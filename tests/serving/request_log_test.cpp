@@ -31,6 +31,14 @@ TEST(RequestLogTest, WhatAClientChoseCannotBeginANewLine) {
   EXPECT_THAT(log_line(request), testing::HasSubstr(R"("\x9f" "/a\nb\x1b[31m" 0)"));
 }
 
+TEST(RequestLogTest, ANoteEndsTheLine) {
+  RequestLog request;
+  request.note = "gpt/tiny: cut\nshort";
+  EXPECT_THAT(log_line(request), testing::EndsWith(R"( 0.0 ms "gpt/tiny: cut\nshort")"));
+  request.note = "gpt/tiny at main";
+  EXPECT_THAT(log_line(request), testing::EndsWith(" 0.0 ms gpt/tiny at main"));
+}
+
 TEST(RequestLogTest, ARequestThatCouldNotBeReadHasNoMethod) {
   RequestLog request;
   request.client = "?";

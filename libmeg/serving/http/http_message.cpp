@@ -37,6 +37,7 @@ std::vector<std::pair<std::string, std::string>> form_fields(std::string_view te
   while (!text.empty()) {
     const std::string_view pair = text.substr(0, text.find('&'));
     text.remove_prefix(std::min(pair.size() + 1, text.size()));
+    if (pair.empty()) continue;
     const size_t equals = std::min(pair.find('='), pair.size());
     auto name = percent_decoded(pair.substr(0, equals));
     std::string sent(pair.substr(std::min(equals + 1, pair.size())));
