@@ -14,6 +14,7 @@ import socket
 import struct
 import subprocess
 import tempfile
+import threading
 import time
 import unittest
 
@@ -316,6 +317,59 @@ class Changes(HubCase):
         self.refused("/gpt/tiny/resolve/iter_0000100/config.json", "RevisionNotFound")
         self.refused(f"/gpt/tiny/resolve/{first}/config.json", "RevisionNotFound")
 
+    def test_a_run_in_training_is_always_whole(self):
+        run = self.root / "gpt" / "training"
+        other = self.root.parent / "other"
+        subprocess.run([PROGRAMS / "checkpoint_util", "--load-dir", TINY, "--save-dir", other,
+                        "--target-params-dtype", "bf16", "--target-tensor-parallel-size", "1",
+                        "--target-pipeline-parallel-size", "1"], check=True, capture_output=True)
+        sources = [TINY / "iter_0000100", other / "iter_0000100"]
+        expected = [export(TINY)[WEIGHTS], export(other)[WEIGHTS]]
+        self.assertNotEqual(*map(len, expected))
+        ended, seen = threading.Event(), []
+
+        def save(iteration):
+            source = sources[iteration % 2]
+            for path in sorted(source.rglob("*.pt")):
+                target = run / f"iter_{iteration:07}" / path.relative_to(source)
+                target.parent.mkdir(parents=True)
+                data = path.read_bytes()
+                with target.open("wb") as file:
+                    for at in range(0, len(data), len(data) // 4 + 1):
+                        file.write(data[at:at + len(data) // 4 + 1])
+                        file.flush()
+                        time.sleep(0.02)
+            tracker = run / "tracker"
+            tracker.write_text(str(iteration))
+            tracker.rename(run / "latest_checkpointed_iteration.txt")
+
+        def download():
+            while not ended.is_set():
+                status, _, body = self.get("/api/models/gpt/training")
+                if status == 404:
+                    continue
+                # The commit of main may be deleted by now.
+                sha = json.loads(body)["sha"]
+                status, headers, body = self.file(WEIGHTS, "gpt/training", sha)
+                if status == 404:
+                    self.assertEqual(headers["X-Error-Code"], "RevisionNotFound")
+                    continue
+                self.assertIn(body, expected)
+                seen.append(sha)
+
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            clients = [pool.submit(download) for _ in range(4)]
+            try:
+                for iteration in range(1, 13):
+                    save(iteration)
+                    time.sleep(0.5)
+                    shutil.rmtree(run / f"iter_{iteration - 3:07}", ignore_errors=True)
+            finally:
+                ended.set()
+            for client in clients:
+                client.result()
+        self.assertGreater(len(set(seen)), 3)
+
     def begin(self):
         """A connection that has read the head and some bytes of a body that is far from its end."""
         connection = socket.socket()
@@ -426,6 +480,29 @@ class ManyClients(HubCase):
                 return
             time.sleep(0.1)
         self.fail("clients that went kept their places")
+
+
+class SlowClients(HubCase):
+    flags = ("--client-timeout", 1)
+
+    @classmethod
+    def make_root(cls):
+        super().make_root()
+        write_llama(cls.root / "llama" / "large")
+
+    def test_one_that_does_not_read_is_let_go(self):
+        slow = [self.server.connect() for _ in range(20)]
+        for connection in slow:
+            connection.sendall(f"GET /llama/large/resolve/main/{WEIGHTS} HTTP/1.1\r\n"
+                               "Host: localhost\r\n\r\n".encode())
+        self.assertEqual(self.file(WEIGHTS)[0], 200)
+        for _ in range(300):
+            if self.server.log_text().count(f"{WEIGHTS} 499 ") == len(slow):
+                break
+            time.sleep(0.1)
+        self.assertEqual(self.server.log_text().count(f"{WEIGHTS} 499 "), len(slow))
+        for connection in slow:
+            connection.close()
 
 
 class Ends(unittest.TestCase):
