@@ -14,7 +14,7 @@ import tempfile
 import threading
 import unittest
 
-from hub_case import ROOT, HubCase, export, main, write_llama
+from hub_case import PROGRAMS, ROOT, HubCase, export, main, write_llama
 
 WEIGHTS = "model.safetensors"
 SHARED = pathlib.Path(os.environ.get("MEG_SHARED", ROOT.parent / "shared"))
@@ -38,7 +38,8 @@ try:
     from huggingface_hub.errors import (EntryNotFoundError, HfHubHTTPError,
                                         RepositoryNotFoundError, RevisionNotFoundError)
     from huggingface_hub.file_download import http_get
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import (AutoConfig, AutoModelForCausalLM, MixtralConfig,
+                              MixtralForCausalLM)
 except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)
@@ -194,6 +195,40 @@ class Judged(HubCase):
             http_get(huggingface_hub.hf_hub_url("llama/large", WEIGHTS), file, resume_size=12345,
                      headers={"Authorization": f"Bearer {KEY}"}, expected_size=len(expected))
         self.assertEqual(begun.read_bytes(), expected)
+
+
+class Experts(HubCase):
+    """Tensor, pipeline and expert ranks of a model that transformers made."""
+
+    flags = ("--api-key", KEY)
+
+    @classmethod
+    def make_root(cls):
+        config = MixtralConfig(vocab_size=96, hidden_size=32, intermediate_size=48,
+                               num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2,
+                               num_local_experts=4, num_experts_per_tok=2,
+                               max_position_embeddings=64)
+        torch.manual_seed(1)
+        cls.model = MixtralForCausalLM(config).float().eval()
+        cls.model.save_pretrained(cls.root.parent / "source")
+        subprocess.run([PROGRAMS / "checkpoint_util", "--load-dir", cls.root.parent / "source",
+                        "--save-dir", cls.root / "moe" / "run", "--make-vocab-size-divisible-by",
+                        "1", "--target-tensor-parallel-size", "2",
+                        "--target-pipeline-parallel-size", "2", "--target-expert-parallel-size",
+                        "2"], check=True, capture_output=True)
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        GATE.port = cls.server.port
+
+    def test_a_model_of_every_parallelism_loads(self):
+        model = AutoModelForCausalLM.from_pretrained("moe/run", revision="release").eval()
+        for key, tensor in self.model.state_dict().items():
+            self.assertTrue(torch.equal(tensor, model.state_dict()[key]), key)
+        tokens = torch.arange(40).reshape(2, 20)
+        with torch.no_grad():
+            self.assertTrue(torch.equal(model(tokens).logits, self.model(tokens).logits))
 
 
 class Shards(HubCase):
