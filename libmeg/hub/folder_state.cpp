@@ -22,6 +22,8 @@ namespace fs = std::filesystem;
 constexpr int kDeepest = 3;
 constexpr size_t kMostFiles = 200'000;
 constexpr size_t kCommitDigits = 40;
+/// Seconds of the year 2255.
+constexpr time_t kLatest = 9'000'000'000;
 
 /// Lists the files of a folder, a line for each.
 class StateWalk {
@@ -52,8 +54,9 @@ class StateWalk {
     add(hex);
     hex += digest.hex();
     hex.resize(kCommitDigits);
-    const auto since_epoch =
-        std::chrono::seconds(modified_.tv_sec) + std::chrono::nanoseconds(modified_.tv_nsec);
+    // A time that someone set may lie beyond what a clock counts to.
+    const auto since_epoch = std::chrono::seconds(std::min(modified_.tv_sec, kLatest)) +
+                             std::chrono::nanoseconds(modified_.tv_nsec);
     return {std::move(hex), std::chrono::system_clock::time_point(since_epoch)};
   }
 

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <semaphore>
+#include <set>
 #include <utility>
 
 #include "libmeg/base/stopwatch.h"
@@ -78,18 +79,18 @@ std::string joined(const std::vector<std::string>& parts, size_t first) {
 HttpResponse json_response(std::string body) { return {.body = std::move(body)}; }
 
 /// The paths that get_paths_info() sends: a form, or JSON.
-std::vector<std::string> sent_paths(const HttpCall& call) {
-  std::vector<std::string> paths;
+std::set<std::string> sent_paths(const HttpCall& call) {
+  std::set<std::string> paths;
   if (call.request.media_type() == serving::kJsonType) {
     const auto json = nlohmann::json::parse(call.body, nullptr, false);
     if (!json.is_object() || !json.contains("paths") || !json["paths"].is_array()) return paths;
     for (const auto& path : json["paths"]) {
-      if (path.is_string()) paths.push_back(path.get<std::string>());
+      if (path.is_string()) paths.insert(path.get<std::string>());
     }
     return paths;
   }
   for (const auto& [name, value] : serving::form_fields(call.body)) {
-    if (name == "paths") paths.push_back(value);
+    if (name == "paths") paths.insert(value);
   }
   return paths;
 }
@@ -107,16 +108,17 @@ class Hub::Implementation {
 
   const std::string& root() const { return options_.rules.root; }
 
-  Result<RepositoryList> repositories() {
+  Result<std::shared_ptr<const RepositoryList>> repositories() {
     const std::lock_guard lock(list_mutex_);
-    if (!list_.has_value() || Clock::now() >= list_again_) {
+    if (list_ == nullptr || Clock::now() >= list_again_) {
       const Clock::time_point begin = Clock::now();
-      MEG_ASSIGN_OR_RETURN(list_, find_repositories(root()));
+      MEG_ASSIGN_OR_RETURN(RepositoryList found, find_repositories(root()));
+      list_ = std::make_shared<const RepositoryList>(std::move(found));
       // Where it takes long to look through all folders it is done as seldom.
       const Clock::time_point end = Clock::now();
       list_again_ = end + std::max<Clock::duration>(kFresh, (end - begin) * kSeldom);
     }
-    return *list_;
+    return list_;
   }
 
   HttpResponse answer(const HttpCall& call) {
@@ -135,13 +137,13 @@ class Hub::Implementation {
 
  private:
   HttpResponse list_for_people() {
-    const Result<RepositoryList> list = repositories();
+    const auto list = repositories();
     if (!list.has_value()) return hub_error_form(500, list.status().message());
     std::vector<Result<RevisionList>> revisions;
-    for (const Repository& one : list->repositories) {
+    for (const Repository& one : (*list)->repositories) {
       revisions.push_back(list_revisions(root(), one));
     }
-    return {.body = listing_text(root(), *list, revisions),
+    return {.body = listing_text(root(), **list, revisions),
             .content_type = "text/plain; charset=utf-8",
             .headers = {{"X-Content-Type-Options", "nosniff"}}};
   }
@@ -174,9 +176,9 @@ class Hub::Implementation {
   }
 
   HttpResponse answer_models(const HttpCall& call) {
-    Result<RepositoryList> list = repositories();
+    const auto list = repositories();
     if (!list.has_value()) return hub_error_form(500, list.status().message());
-    std::vector<Repository>& found = list->repositories;
+    std::vector<Repository> found = (*list)->repositories;
     if (const auto author = call.request.parameter("author")) {
       std::erase_if(found,
                     [&](const Repository& one) { return !one.id.starts_with(*author + "/"); });
@@ -207,9 +209,11 @@ class Hub::Implementation {
 
   HttpResponse answer_paths(const HttpCall& call, const std::string& id, const std::string& name) {
     return with_checkpoint(id, name, [&](const Found&, const CheckpointPointer& open) {
+      // Each file once, however often it is named.
       std::vector<const ServedFile*> files;
-      for (const std::string& path : sent_paths(call)) {
-        if (const ServedFile* file = open->find(path)) files.push_back(file);
+      const std::set<std::string> wanted = sent_paths(call);
+      for (const ServedFile& file : open->files()) {
+        if (wanted.contains(file.file.name())) files.push_back(&file);
       }
       return json_response(files_json(files));
     });
@@ -358,10 +362,10 @@ class Hub::Implementation {
   }
 
   std::optional<Repository> find_repository(const std::string& id) {
-    const Result<RepositoryList> list = repositories();
+    const auto list = repositories();
     if (!list.has_value()) return std::nullopt;
-    const auto found = std::ranges::find(list->repositories, id, &Repository::id);
-    return found == list->repositories.end() ? std::nullopt : std::optional(*found);
+    const auto found = std::ranges::find((*list)->repositories, id, &Repository::id);
+    return found == (*list)->repositories.end() ? std::nullopt : std::optional(*found);
   }
 
   /// name: of a revision, `main`, or a commit.
@@ -486,7 +490,7 @@ class Hub::Implementation {
 
   const HubOptions options_;
   std::mutex list_mutex_;
-  std::optional<RepositoryList> list_;  ///< Guarded by list_mutex_, as the next one.
+  std::shared_ptr<const RepositoryList> list_;  ///< Guarded by list_mutex_, as the next one.
   Clock::time_point list_again_;
   std::mutex states_mutex_;
   std::map<std::string, std::pair<Clock::time_point, FolderState>> states_;
@@ -532,6 +536,9 @@ std::vector<serving::HttpRoute> Hub::routes() {
 
 const std::string& Hub::root() const { return implementation_->root(); }
 
-Result<RepositoryList> Hub::repositories() { return implementation_->repositories(); }
+Result<RepositoryList> Hub::repositories() {
+  MEG_ASSIGN_OR_RETURN(const auto list, implementation_->repositories());
+  return *list;
+}
 
 }  // namespace meg::hub

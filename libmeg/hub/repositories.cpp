@@ -47,29 +47,32 @@ bool is_revision_name(std::string_view name) {
   return name == kReleaseName || iteration_of(name).has_value();
 }
 
-/// What a folder holds, by its names.
+/// What a folder holds, by its names. Those of files are not kept: there may be millions.
 struct Listing {
-  std::set<std::string> files;
   std::set<std::string> folders, linked_folders;
+  bool has_tracker = false, has_config = false, has_weights = false;
+  bool has_metadata = false;  ///< Of torch_dist.
+  bool has_latest = false;    ///< DeepSpeed's tracker.
 
-  bool has_file(const std::string& name) const { return files.contains(name); }
+  void add_file(std::string_view name) {
+    has_tracker = has_tracker || name == checkpoint::kTrackerName;
+    has_config = has_config || name == "config.json";
+    has_weights = has_weights || name.ends_with(".safetensors") || name.ends_with(".bin");
+    has_metadata = has_metadata || name == ".metadata";
+    has_latest = has_latest || name == "latest";
+  }
 
   bool is_run() const {
-    return has_file(std::string(checkpoint::kTrackerName)) ||
-           std::ranges::any_of(folders, is_revision_name) ||
+    return has_tracker || std::ranges::any_of(folders, is_revision_name) ||
            std::ranges::any_of(linked_folders, is_revision_name);
   }
 
   /// Whether it looks like a checkpoint that is not in a run: a model of Hugging Face, rank
   /// folders, torch_dist, DeepSpeed.
   bool may_be_checkpoint() const {
-    const bool has_weights = std::ranges::any_of(files, [](const std::string& name) {
-      return name.ends_with(".safetensors") || name.ends_with(".bin");
-    });
-    return (has_file("config.json") && has_weights) || has_file(".metadata") ||
-           has_file("latest") || std::ranges::any_of(folders, [](const std::string& name) {
-             return name.starts_with("mp_rank_");
-           });
+    return (has_config && has_weights) || has_metadata || has_latest ||
+           std::ranges::any_of(
+               folders, [](const std::string& name) { return name.starts_with("mp_rank_"); });
   }
 };
 
@@ -81,7 +84,7 @@ Result<Listing> list(const std::string& path) {
     std::error_code gone;  // what is deleted meanwhile is not there
     std::string name = at->path().filename().string();
     if (!at->is_directory(gone)) {
-      listing.files.insert(std::move(name));
+      listing.add_file(name);
     } else if (at->is_symlink(gone)) {
       listing.linked_folders.insert(std::move(name));
     } else {

@@ -107,6 +107,9 @@ class Answers(HubCase):
                                {"Content-Type": "application/json"})):
             found = self.json(path, method="POST", body=body, headers=headers)
             self.assertEqual([file["path"] for file in found], ["config.json"])
+        # Each file once, however often it is asked for.
+        answer = self.json(path, method="POST", body="paths=config.json&" * 100000, headers=form)
+        self.assertEqual(len(answer), 1)
         for body in ("[]", "{", "null", '{"paths": 5}', '[' * 10000):
             self.assertEqual(self.json(path, method="POST", body=body,
                                        headers={"Content-Type": "application/json"}), [])
