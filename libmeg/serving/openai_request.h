@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -61,10 +60,6 @@ inline constexpr size_t kMaxStopBytes = 1024;
 Result<CompletionRequest> read_completion_request(std::string_view body, const RequestRules& rules,
                                                   int64_t vocab_size);
 Result<ChatRequest> read_chat_request(std::string_view body, const RequestRules& rules,
-                                      int64_t vocab_size);
-
-/// A prompt's ids, each of which must be below vocab_size; `key` is what messages call them.
-Result<std::vector<int32_t>> read_ids(const nlohmann::json& list, std::string_view key,
                                       int64_t vocab_size);
 
 /// The key that a message of the functions above begins with; empty without one.

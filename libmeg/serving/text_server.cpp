@@ -84,6 +84,7 @@ HttpResponse TextServer::health() const {
   if (!load.failure.ok()) health["error"] = load.failure.message();
   health["model"] = name_;
   health["queue"] = load.waiting;
+  health["queued_texts"] = load.waiting_texts;
   health["active"] = load.active;
   health["beam_searches"] = load.beam_searches;
   health["step_seconds"] = load.step_seconds;

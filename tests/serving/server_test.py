@@ -220,6 +220,7 @@ class Answers(ServedTest):
         self.wait_for({"active": 0, "queue": 0})
         self.assertEqual(self.server.health(),
                          (200, {"active": 0, "beam_searches": 0, "model": "stand-in", "queue": 0,
+                                "queued_texts": 0,
                                 "status": "ok", "step_seconds": 0.0}))
 
     def test_the_log_has_a_line_for_each_request(self):

@@ -121,4 +121,18 @@ std::string JsonFields::describe(const json& value) {
   return value.dump();
 }
 
+Result<std::vector<int32_t>> read_ids(const json& list, std::string_view key, int64_t vocab_size) {
+  std::vector<int32_t> ids;
+  ids.reserve(list.size());
+  for (const json& id : list) {
+    // is_number_unsigned() is true of what was written without a sign.
+    if (!id.is_number_unsigned() || id.get<uint64_t>() >= static_cast<uint64_t>(vocab_size)) {
+      return refuse("{} must have ids from 0 to {}, found {} at {}", key, vocab_size - 1,
+                    JsonFields::describe(id), ids.size());
+    }
+    ids.push_back(id.get<int32_t>());
+  }
+  return ids;
+}
+
 }  // namespace meg::serving

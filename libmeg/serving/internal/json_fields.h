@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "libmeg/base/result.h"
 
@@ -58,5 +59,9 @@ class JsonFields {
  private:
   nlohmann::json object_;
 };
+
+/// The ids of a list, each of which must be below vocab_size; `key` is what messages call it.
+Result<std::vector<int32_t>> read_ids(const nlohmann::json& list, std::string_view key,
+                                      int64_t vocab_size);
 
 }  // namespace meg::serving

@@ -181,7 +181,7 @@ bool HttpRoutes::has_key(const HttpRequest& request) const {
 bool HttpRoutes::is_cors_origin(const HttpRequest& request) const {
   const std::string* origin = request.header("origin");
   return origin != nullptr && std::ranges::any_of(cors_origins_, [&](const std::string& allowed) {
-           return allowed == "*" || allowed == lower(*origin);
+           return allowed == "*" || lower(allowed) == lower(*origin);
          });
 }
 
