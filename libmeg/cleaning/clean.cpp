@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
+#include <string>
 #include <system_error>
 #include <utility>
 
@@ -16,6 +19,7 @@
 #include "libmeg/cleaning/internal/shared_state.h"
 #include "libmeg/cleaning/internal/step.h"
 #include "libmeg/io/byte_stream.h"
+#include "libmeg/io/file_descriptor.h"
 #include "libmeg/preprocess/check_outputs.h"
 #include "libmeg/preprocess/read_texts.h"
 
@@ -52,6 +56,38 @@ std::vector<std::string> output_paths(const CleanOptions& options) {
   return paths;
 }
 
+/// Refuses what a stage would ignore.
+Status check_stage(const CleanOptions& options) {
+  const MinHashStage stage = options.minhash_stage;
+  if (stage == MinHashStage::kAll) return {};
+  const auto invalid = [](std::string_view message) {
+    return make_error(StatusCode::kInvalidArgument, "`minhash_stage`: {}", message);
+  };
+  if (options.minhash_folder.empty()) return invalid("requires `minhash_folder`");
+  const bool counts_ngrams = options.decontaminate && options.decontaminate->key_threshold > 0;
+  if (!options.near_duplicates || options.exact_duplicates || options.shuffle ||
+      !options.splits.empty() || options.max_documents || counts_ngrams) {
+    return invalid(
+        "cannot be combined with what needs all documents (`exact_duplicates`, `shuffle`, "
+        "`split`, `max_documents`, `key_threshold`)");
+  }
+  if (stage != MinHashStage::kFilter && !options.output.empty()) {
+    return invalid("signatures and clusters have no `output`: expected it with filter");
+  }
+  if (stage != MinHashStage::kClusters && options.kept_duplicate != KeptDuplicate::kRoot) {
+    return invalid("expected `keep_duplicate` with clusters");
+  }
+  if (stage == MinHashStage::kSignatures) return {};
+  MEG_ASSIGN_OR_RETURN(const std::vector<StepPlan> plans, plan_steps(options));
+  if (!options.inputs.empty() || !plans.empty() || options.decontaminate) {
+    return invalid("expected `input` and other steps with signatures");
+  }
+  if (stage == MinHashStage::kClusters && options.input.shard.count > 1) {
+    return invalid("clusters are those of all shards: expected no `shard`");
+  }
+  return {};
+}
+
 Status check_splits(const CleanOptions& options) {
   const auto invalid = [](std::string message) {
     return Status(StatusCode::kInvalidArgument, std::move(message));
@@ -86,12 +122,16 @@ Status check_options(const CleanOptions& options) {
   if (options.workers < 1 || options.chunk_bytes < 1) {
     return Status(StatusCode::kInvalidArgument, "workers and chunk_bytes: expected at least 1");
   }
-  if (options.output.empty()) {
-    return Status(StatusCode::kInvalidArgument, "`output`: expected a path, found an empty one");
-  }
   if (options.memory < kLeastMemory) {
     return make_error(StatusCode::kInvalidArgument,
                       "`memory`: expected at least 1MiB, found {} bytes", options.memory);
+  }
+  MEG_RETURN_IF_ERROR(check_stage(options));
+  const bool has_output =
+      options.minhash_stage == MinHashStage::kAll || options.minhash_stage == MinHashStage::kFilter;
+  if (!has_output) return {};
+  if (options.output.empty()) {
+    return Status(StatusCode::kInvalidArgument, "`output`: expected a path, found an empty one");
   }
   if (options.max_documents && *options.max_documents < 1) {
     return Status(StatusCode::kInvalidArgument, "`max_documents`: expected at least 1");
@@ -147,6 +187,151 @@ Result<std::optional<TestNgrams>> read_ngrams(const CleanOptions& options,
   return std::optional<TestNgrams>(std::move(ngrams));
 }
 
+Status open_outputs(const CleanOptions& options, SharedState& shared) {
+  shared.packing = packing_of(options.output);
+  for (const std::string& path : output_paths(options)) {
+    MEG_ASSIGN_OR_RETURN(io::AtomicFile file, io::AtomicFile::create(path));
+    shared.files.push_back(std::move(file));
+    shared.summary.outputs.push_back({.path = path});
+  }
+  return {};
+}
+
+Status commit_outputs(const CleanOptions& options, SharedState& shared) {
+  CleanSummary& summary = shared.summary;
+  std::vector<io::AtomicFile*> files;
+  for (size_t i = 0; i < shared.files.size(); ++i) {
+    files.push_back(&shared.files[i]);
+    if (summary.outputs[i].documents > 0) continue;
+    MEG_ASSIGN_OR_RETURN(const std::string empty, packed("", shared.packing));
+    MEG_RETURN_IF_ERROR(shared.write(i, empty));
+  }
+  MEG_RETURN_IF_ERROR(io::AtomicFile::commit_all(files));
+  if (summary.kept == 0) {
+    summary.warnings.push_back(
+        fmt::format("no documents: {} is empty ({})", options.output, what_was_removed(summary)));
+  }
+  return {};
+}
+
+void add_step(std::string name, CleanSummary& summary) {
+  summary.steps.push_back({.name = std::move(name), .reasons = {}, .samples = {}});
+}
+
+/// Takes the inputs through the steps; what is held waits in a file.
+Status read_inputs(const CleanOptions& options, const std::vector<StepPlan>& plans,
+                   TestNgrams* ngrams, SharedState& shared, const ProgressCallback& progress) {
+  std::vector<std::unique_ptr<preprocess::TextVisitor>> cleaners;
+  std::vector<preprocess::TextVisitor*> visitors;
+  for (int i = 0; i < options.workers; ++i) {
+    visitors.push_back(
+        cleaners.emplace_back(make_part_cleaner(options, plans, ngrams, shared)).get());
+  }
+  MEG_ASSIGN_OR_RETURN(const preprocess::ReadTextsSummary texts,
+                       preprocess::read_texts(reading_of(options, true), visitors, progress));
+  CleanSummary& summary = shared.summary;
+  summary.documents = texts.documents;
+  summary.input_bytes = texts.input_bytes;
+  summary.text_bytes = texts.text_bytes;
+  summary.skipped_lines = texts.skipped_lines;
+  summary.skipped_examples = texts.skipped_examples;
+  summary.warnings = texts.warnings;
+  return {};
+}
+
+/// The first stage of a share.
+Result<CleanSummary> write_signatures(const CleanOptions& options,
+                                      const std::vector<StepPlan>& plans, TestNgrams* ngrams,
+                                      const ProgressCallback& progress) {
+  const ShardFiles paths(options.minhash_folder, options.input.shard);
+  MEG_RETURN_IF_ERROR(
+      preprocess::check_outputs(options.inputs, {paths.documents, paths.signatures}));
+  SharedState shared;
+  for (const StepPlan& plan : plans) add_step(plan.name, shared.summary);
+  if (ngrams != nullptr) add_step("decontaminate", shared.summary);
+  MEG_ASSIGN_OR_RETURN(shared.held_file, io::AtomicFile::create_regular(paths.documents));
+  MEG_ASSIGN_OR_RETURN(shared.signatures, SignatureWriter::create(paths.signatures));
+  MEG_RETURN_IF_ERROR(read_inputs(options, plans, ngrams, shared, progress));
+  MEG_ASSIGN_OR_RETURN(io::AtomicFile* const signatures, shared.signatures->finish(shared.held));
+  // What was decided about other documents does not hold for these.
+  std::error_code missing;
+  std::filesystem::remove(paths.removed, missing);
+  io::AtomicFile* const files[] = {&shared.held_file, signatures};
+  MEG_RETURN_IF_ERROR(io::AtomicFile::commit_all(files));
+  shared.summary.kept = shared.held;
+  return std::move(shared.summary);
+}
+
+/// The second stage, of all shares: documents are numbered through them.
+Result<CleanSummary> write_removed(const CleanOptions& options) {
+  MEG_ASSIGN_OR_RETURN(const int64_t count, count_shards(options.minhash_folder));
+  NearDuplicates near((std::filesystem::path(options.minhash_folder) / "clusters").string(),
+                      static_cast<size_t>(options.memory / 2), options.kept_duplicate);
+  std::vector<ShardFiles> shards;
+  std::vector<int64_t> ends;
+  int64_t documents = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    shards.emplace_back(options.minhash_folder, preprocess::Shard{.index = i, .count = count});
+    const auto add = [&](const SignatureRecord& record) {
+      return near.add(documents + record.document, record.text_bytes, record.signature);
+    };
+    MEG_ASSIGN_OR_RETURN(const int64_t read, read_signatures(shards.back().signatures, add));
+    documents += read;
+    ends.push_back(documents);
+  }
+  MEG_ASSIGN_OR_RETURN(const NearDuplicates::Clusters clusters,
+                       near.find(documents, {}, options.workers));
+  CleanSummary summary;
+  add_step("near_duplicates", summary);
+  summary.documents = summary.steps.back().documents = documents;
+  summary.clusters = clusters.clusters;
+  summary.largest_clusters = clusters.largest;
+  std::vector<io::AtomicFile> files;
+  std::vector<io::AtomicFile*> all;
+  for (size_t i = 0, document = 0; i < shards.size(); ++i) {
+    std::string removed;
+    for (; document < static_cast<size_t>(ends[i]); ++document) {
+      removed += clusters.removed[document] ? '\1' : '\0';
+    }
+    summary.steps.back().removed += std::count(removed.begin(), removed.end(), '\1');
+    MEG_ASSIGN_OR_RETURN(io::AtomicFile file, io::AtomicFile::create(shards[i].removed));
+    MEG_RETURN_IF_ERROR(file.write(std::as_bytes(std::span(removed))));
+    files.push_back(std::move(file));
+  }
+  for (io::AtomicFile& file : files) all.push_back(&file);
+  MEG_RETURN_IF_ERROR(io::AtomicFile::commit_all(all));
+  summary.kept = documents - summary.steps.back().removed;
+  return summary;
+}
+
+/// The last stage of a share.
+Result<CleanSummary> filter_shard(const CleanOptions& options, const ProgressCallback& progress) {
+  const ShardFiles paths(options.minhash_folder, options.input.shard);
+  MEG_ASSIGN_OR_RETURN(const io::FileDescriptor removed,
+                       io::FileDescriptor::open_regular(paths.removed));
+  MEG_ASSIGN_OR_RETURN(const int64_t count, removed.size());
+  // The file's own bytes are at hand before they are asked for.
+  std::string marks(static_cast<size_t>(count), '\0');
+  MEG_RETURN_IF_ERROR(removed.read_exactly_at(0, std::as_writable_bytes(std::span(marks))));
+  MEG_ASSIGN_OR_RETURN(const io::FileDescriptor documents,
+                       io::FileDescriptor::open_regular(paths.documents));
+  SharedState shared;
+  add_step("near_duplicates", shared.summary);
+  shared.near_counts = &shared.summary.steps.back();
+  shared.removed.emplace(marks.size());
+  for (size_t i = 0; i < marks.size(); ++i) (*shared.removed)[i] = marks[i] != '\0';
+  shared.held = count;
+  MEG_ASSIGN_OR_RETURN(shared.held_bytes, documents.size());
+  shared.read_held = [&documents](int64_t offset, std::span<std::byte> into) {
+    return documents.read_at(offset, into);
+  };
+  MEG_RETURN_IF_ERROR(open_outputs(options, shared));
+  MEG_RETURN_IF_ERROR(release_held(options, shared, progress));
+  shared.summary.documents = count;
+  MEG_RETURN_IF_ERROR(commit_outputs(options, shared));
+  return std::move(shared.summary);
+}
+
 }  // namespace
 
 DrawnNumbers drawn_numbers(std::string_view value, uint64_t seed) {
@@ -159,63 +344,38 @@ DrawnNumbers drawn_numbers(std::string_view value, uint64_t seed) {
 
 Result<CleanSummary> clean(const CleanOptions& options, const ProgressCallback& progress) {
   MEG_RETURN_IF_ERROR(check_options(options));
+  if (options.minhash_stage == MinHashStage::kClusters) return write_removed(options);
+  if (options.minhash_stage == MinHashStage::kFilter) return filter_shard(options, progress);
   MEG_ASSIGN_OR_RETURN(const std::vector<StepPlan> plans, plan_steps(options));
   MEG_ASSIGN_OR_RETURN(std::optional<TestNgrams> ngrams, read_ngrams(options, plans, progress));
+  TestNgrams* const looked_for = ngrams ? &*ngrams : nullptr;
+  if (options.minhash_stage == MinHashStage::kSignatures) {
+    return write_signatures(options, plans, looked_for, progress);
+  }
   SharedState shared;
   std::vector<StepCounts>& steps = shared.summary.steps;
-  for (const StepPlan& plan : plans)
-    steps.push_back({.name = plan.name, .reasons = {}, .samples = {}});
-  if (options.decontaminate)
-    steps.push_back({.name = "decontaminate", .reasons = {}, .samples = {}});
+  for (const StepPlan& plan : plans) add_step(plan.name, shared.summary);
+  if (options.decontaminate) add_step("decontaminate", shared.summary);
   const size_t own_steps = steps.size();  // that need no other document
   const auto memory = static_cast<size_t>(options.memory / 2);
   if (options.exact_duplicates) {
-    steps.push_back({.name = "exact_duplicates", .reasons = {}, .samples = {}});
+    add_step("exact_duplicates", shared.summary);
     shared.exact.emplace(options.output, memory);
   }
   if (options.near_duplicates) {
-    steps.push_back({.name = "near_duplicates", .reasons = {}, .samples = {}});
+    add_step("near_duplicates", shared.summary);
     shared.near.emplace(options.output, memory, options.kept_duplicate);
     shared.near_counts = &steps.back();
   }
   if (options.exact_duplicates) shared.exact_counts = &steps[own_steps];
-  shared.packing = packing_of(options.output);
-  for (const std::string& path : output_paths(options)) {
-    MEG_ASSIGN_OR_RETURN(io::AtomicFile file, io::AtomicFile::create(path));
-    shared.files.push_back(std::move(file));
-    shared.summary.outputs.push_back({.path = path});
-  }
-
-  std::vector<std::unique_ptr<preprocess::TextVisitor>> cleaners;
-  std::vector<preprocess::TextVisitor*> visitors;
-  for (int i = 0; i < options.workers; ++i) {
-    TestNgrams* const looked_for = ngrams ? &*ngrams : nullptr;
-    visitors.push_back(
-        cleaners.emplace_back(make_part_cleaner(options, plans, looked_for, shared)).get());
-  }
-  MEG_ASSIGN_OR_RETURN(const preprocess::ReadTextsSummary texts,
-                       preprocess::read_texts(reading_of(options, true), visitors, progress));
+  shared.read_held = [&shared](int64_t offset, std::span<std::byte> into) {
+    return shared.held_file.read_at(offset, into);
+  };
+  MEG_RETURN_IF_ERROR(open_outputs(options, shared));
+  MEG_RETURN_IF_ERROR(read_inputs(options, plans, looked_for, shared, progress));
   if (shared.held > 0) MEG_RETURN_IF_ERROR(release_held(options, shared, progress));
-  CleanSummary& summary = shared.summary;
-  std::vector<io::AtomicFile*> files;
-  for (size_t i = 0; i < shared.files.size(); ++i) {
-    files.push_back(&shared.files[i]);
-    if (summary.outputs[i].documents > 0) continue;
-    MEG_ASSIGN_OR_RETURN(const std::string empty, packed("", shared.packing));
-    MEG_RETURN_IF_ERROR(shared.write(i, empty));
-  }
-  MEG_RETURN_IF_ERROR(io::AtomicFile::commit_all(files));
-  summary.documents = texts.documents;
-  summary.input_bytes = texts.input_bytes;
-  summary.text_bytes = texts.text_bytes;
-  summary.skipped_lines = texts.skipped_lines;
-  summary.skipped_examples = texts.skipped_examples;
-  summary.warnings = texts.warnings;
-  if (summary.kept == 0) {
-    summary.warnings.push_back(
-        fmt::format("no documents: {} is empty ({})", options.output, what_was_removed(summary)));
-  }
-  return std::move(summary);
+  MEG_RETURN_IF_ERROR(commit_outputs(options, shared));
+  return std::move(shared.summary);
 }
 
 }  // namespace meg::cleaning

@@ -44,6 +44,14 @@ struct UrlOptions {
 /// "domain" and "extension", those of the blacklist, "short", up to 8 characters, and "malformed".
 std::span<const std::string_view> url_filters();
 
+/// A part of finding near duplicates on several machines, which share a folder.
+enum class MinHashStage {
+  kAll,         ///< All of it in one call.
+  kSignatures,  ///< Of share `input.shard`: its documents and their signatures go to the folder.
+  kClusters,    ///< Of all shares together, once: which documents go.
+  kFilter,      ///< Of share `input.shard`: the documents that stay go to the output.
+};
+
 /// What is done with documents that share n-grams of words with test sets.
 enum class Contaminated {
   kCut,  ///< As by Megatron-LM's filter_ngrams.py: what remains becomes documents of its own.
@@ -94,6 +102,9 @@ struct CleanOptions {
   /// MinHash signatures of datatrove 0.10 with its defaults.
   bool near_duplicates = false;
   KeptDuplicate kept_duplicate = KeptDuplicate::kRoot;
+  /// Not with exact_duplicates, shuffle, splits and max_documents, which need all documents.
+  MinHashStage minhash_stage = MinHashStage::kAll;
+  std::string minhash_folder;
   /// Puts documents into another order: by the XXH3-64, with `seed`, of the 8 bytes, little-endian,
   /// of the number that a document has among those that stay, from 0.
   bool shuffle = false;

@@ -316,6 +316,61 @@ class CleanDataset(unittest.TestCase):
         source = self.write("in.jsonl", lines_of(documents))
         self.fails_with("is a directory|Is a directory", "--input", source, "--report", self.folder, code=1)
 
+    def test_stages_on_shards_give_the_same_survivors(self):
+        documents = self.corpus(3000)
+        random.seed(4)
+        for document in documents[1000:]:
+            words = documents[random.randrange(document["id"])]["text"].split(" ")
+            words[random.randrange(len(words))] = "changed"
+            document["text"] = " ".join(words)
+        for keep in ("root", "longest"):
+            expected, report = self.clean(documents, "--min-chars", 40, "--near-duplicates", "--keep-duplicate", keep)
+            source = self.path("in.jsonl")
+            for shards in (1, 3, 7):
+                folder = ["--near-duplicates", "--minhash-folder", self.path(f"{keep}{shards}"), "--minhash-stage"]
+
+                def stage(*flags):
+                    done = subprocess.run([PROGRAM, *folder, *flags], capture_output=True, text=True)
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                    return done
+
+                for shard in random.sample(range(shards), shards):
+                    stage("signatures", "--input", source, "--shard", f"{shard}/{shards}", "--min-chars", "40")
+                done = json.loads(stage("clusters", "--memory", "1MiB", "--keep-duplicate", keep, "--json").stdout)
+                self.assertEqual((done["clusters"], done["largest_clusters"]), (report["clusters"], report["largest_clusters"]))
+                found = []
+                for shard in range(shards):
+                    stage("filter", "--shard", f"{shard}/{shards}", "--output", self.path("part.jsonl"))
+                    with open(self.path("part.jsonl")) as file:
+                        found += [json.loads(line) for line in file]
+                self.assertEqual(found, expected)
+
+        def fails(message, *flags, code=2):
+            done = subprocess.run([PROGRAM, *folder, *flags], capture_output=True, text=True)
+            self.assertEqual(done.returncode, code, done.stderr)
+            self.assertIn(message, done.stderr)
+
+        fails("expected --input and other steps with signatures", "clusters", "--min-chars", "3")
+        fails("expected --input and other steps with signatures", "filter", "--input", source, "--output", self.path("x.jsonl"))
+        fails("have no --output", "signatures", "--input", source, "--output", self.path("x.jsonl"))
+        fails("needs all documents", "signatures", "--input", source, "--exact-duplicates")
+        fails("expected --keep-duplicate with clusters", "signatures", "--input", source, "--keep-duplicate", "first")
+        with open(self.path("longest7/shard00002of00007.signatures"), "r+b") as file:
+            file.truncate(1000)
+        fails("shard00002of00007.signatures: expected a file of signatures", "clusters", code=1)
+        os.remove(self.path("longest7/shard00002of00007.signatures"))
+        fails("expected signatures of 7 shards, found none of shard00002of00007", "clusters", code=1)
+        with open(self.path("longest7/shard00001of00007.documents"), "r+b") as file:
+            file.truncate(1000)
+        fails("ends in a document", "filter", "--shard", "1/7", "--output", self.path("x.jsonl"), code=1)
+        with open(self.path("longest7/shard00003of00007.documents"), "ab") as file:
+            file.write(b"more")
+        fails("found more", "filter", "--shard", "3/7", "--output", self.path("x.jsonl"), code=1)
+        # New signatures are not filtered by what was found of old ones.
+        subprocess.run([PROGRAM, *folder, "signatures", "--input", source, "--shard", "4/7"], check=True, capture_output=True)
+        fails("shard00004of00007.removed: No such file", "filter", "--shard", "4/7", "--output", self.path("x.jsonl"), code=1)
+        fails("No such file", "filter", "--shard", "1/8", "--output", self.path("x.jsonl"), code=1)
+
     def test_nothing_half_written_remains(self):
         source = self.write("in.jsonl", lines_of(self.corpus(4000)))
         flags = ["--input", source, "--input-format", "json", "--near-duplicates", "--exact-duplicates", "--shuffle", "--memory", "1MiB"]

@@ -49,6 +49,7 @@ struct Arguments {
   cleaning::UrlOptions urls;
   cleaning::DecontaminateOptions decontaminate;
   std::string memory = "1GiB";
+  std::optional<std::string> minhash_stage;
   std::vector<std::string> splits;
   int64_t seed = static_cast<int64_t>(cleaning::CleanOptions().seed);
   std::vector<std::string> require_match, require_range;
@@ -73,8 +74,7 @@ ArgumentScope scope() {
 
 void declare(Flags& flags, Arguments& arguments) {
   cleaning::CleanOptions& options = arguments.options;
-  declare_input_flags(flags, arguments.input, "stop after N documents have been written")
-      .required();
+  declare_input_flags(flags, arguments.input, "stop after N documents have been written");
   flags.list("--json-keys", &options.json_keys, "KEY...",
              "the key of the text, then further ones; of JSON all keys are written, of other "
              "formats these");
@@ -166,12 +166,18 @@ void declare(Flags& flags, Arguments& arguments) {
       .value("--keep-duplicate", &arguments.keep_duplicate, "WHICH",
              "which near duplicate stays; root: the one that datatrove keeps")
       .choices({"root", "first", "longest"});
-  flags.group("Output and work");
   flags
-      .value("--output", &options.output, "FILE",
-             "JSON lines, or the texts alone where the name ends in .txt; compressed where it ends "
-             "in .gz or .zst")
-      .required();
+      .value("--minhash-stage", &arguments.minhash_stage, "STAGE",
+             "one stage of --near-duplicates on many machines: signatures of --shard I/N, clusters "
+             "of all shards once, filter of --shard I/N")
+      .choices({"signatures", "clusters", "filter"});
+  flags.value("--minhash-folder", &options.minhash_folder, "FOLDER",
+              "folder that the stages share");
+  flags.group("Output and work");
+  flags.value(
+      "--output", &options.output, "FILE",
+      "JSON lines, or the texts alone where the name ends in .txt; compressed where it ends "
+      "in .gz or .zst");
   flags.list("--split", &arguments.splits, "NAME=SHARE...",
              "distribute documents over several files by a hash; --output has {split} in its name, "
              "as in clean_{split}.jsonl");
@@ -253,6 +259,15 @@ Status finish(Arguments& arguments) {
   using cleaning::KeptDuplicate;
   if (arguments.keep_duplicate == "first") options.kept_duplicate = KeptDuplicate::kFirst;
   if (arguments.keep_duplicate == "longest") options.kept_duplicate = KeptDuplicate::kLongest;
+  using cleaning::MinHashStage;
+  if (arguments.minhash_stage) {
+    options.near_duplicates = true;
+    options.minhash_stage = *arguments.minhash_stage == "signatures" ? MinHashStage::kSignatures
+                            : *arguments.minhash_stage == "clusters" ? MinHashStage::kClusters
+                                                                     : MinHashStage::kFilter;
+  } else if (!options.minhash_folder.empty()) {
+    return Status(StatusCode::kInvalidArgument, "--minhash-folder: requires --minhash-stage");
+  }
   options.seed = static_cast<uint64_t>(arguments.seed);
   for (const std::string& text : arguments.splits) {
     const size_t sign = text.rfind('=');
@@ -340,7 +355,7 @@ Result<std::optional<io::AtomicFile>> open_report(const Arguments& arguments) {
 
 Status run(Arguments& arguments) {
   MEG_ASSIGN_OR_RETURN(std::optional<io::AtomicFile> report, open_report(arguments));
-  note_new_folders(arguments.options.output);
+  if (!arguments.options.output.empty()) note_new_folders(arguments.options.output);
   std::unique_ptr<tokenizer::Tokenizer> tokenizer;
   if (arguments.options.min_tokens || arguments.options.max_tokens) {
     if (arguments.tokenizer.tokenizer_type.empty()) {
@@ -383,6 +398,17 @@ int main(int argc, const char* const* argv) {
        "--exact-duplicates"});
   declare(flags, arguments);
   for (int i = 0; i < argc; ++i) arguments.command += (i == 0 ? "" : " ") + std::string(argv[i]);
+  flags.usage("--input FILE... --output FILE");
+  flags.also_requires([&arguments] {
+    // Stages have their inputs or their outputs in the folder.
+    const std::string stage = arguments.minhash_stage.value_or("");
+    std::vector<std::string> missing;
+    const bool reads = stage.empty() || stage == "signatures";
+    const bool writes = stage.empty() || stage == "filter";
+    if (reads && arguments.input.inputs.empty()) missing.emplace_back("--input");
+    if (writes && arguments.options.output.empty()) missing.emplace_back("--output");
+    return missing;
+  });
   if (const std::optional<int> code = flags.parse(argc, argv)) return *code;
   stop_at_signals();
   Status status = finish(arguments);

@@ -302,7 +302,7 @@ class PartCleaner : public preprocess::TextVisitor {
   }
 
   Status find_duplicates() {
-    if (!shared_.exact && !shared_.near && !options_.shuffle) return {};
+    if (!shared_.exact && !options_.near_duplicates && !options_.shuffle) return {};
     std::vector<Kept> kept;
     for (Kept& document : kept_) {
       if (shared_.exact) {
@@ -322,12 +322,9 @@ class PartCleaner : public preprocess::TextVisitor {
         // What follows an undecided one waits for it.
         document.is_held = shared_.exact->is_undecided();
       }
-      if (shared_.near) {
+      if (options_.near_duplicates) {
         document.is_held = true;
-        if (document.signature) {
-          MEG_RETURN_IF_ERROR(shared_.near->add(shared_.held, document.text_bytes,
-                                                signatures_[*document.signature]));
-        }
+        if (document.signature) MEG_RETURN_IF_ERROR(add_signature(document));
       }
       document.is_held = document.is_held || options_.shuffle;
       if (document.is_held) MEG_RETURN_IF_ERROR(hold());
@@ -337,8 +334,15 @@ class PartCleaner : public preprocess::TextVisitor {
     return {};
   }
 
+  Status add_signature(const Kept& document) {
+    const auto& signature = signatures_[*document.signature];
+    return shared_.near ? shared_.near->add(shared_.held, document.text_bytes, signature)
+                        : shared_.signatures->add(shared_.held, document.text_bytes, signature);
+  }
+
   Status hold() {
-    if (shared_.held++ > 0) return {};
+    ++shared_.held;
+    if (!shared_.held_file.path().empty()) return {};
     MEG_ASSIGN_OR_RETURN(shared_.held_file,
                          io::AtomicFile::create_regular(options_.output + ".held"));
     return {};

@@ -19,7 +19,7 @@ namespace {
 /// Reads the documents that are held, one after another.
 class HeldDocuments {
  public:
-  HeldDocuments(const io::AtomicFile& file, int64_t bytes) : file_(file), bytes_(bytes) {}
+  explicit HeldDocuments(const SharedState& shared) : shared_(shared) {}
 
   /// line: valid until the next call.
   Status next(HeldHeader& header, std::string_view& line) {
@@ -38,16 +38,17 @@ class HeldDocuments {
       buffer_.erase(0, at_);
       at_ = 0;
       const size_t have = buffer_.size();
-      const auto left = static_cast<size_t>(bytes_ - offset_);
+      const auto left = static_cast<size_t>(shared_.held_bytes - offset_);
       if (left < size - have) {
-        return make_error(StatusCode::kCorruption, "{}: ends in a document", file_.path());
+        return make_error(StatusCode::kCorruption, "{}: ends in a document", "the held documents");
       }
       buffer_.resize(std::min(std::max(size, kBufferBytes), have + left));
       const auto into = std::span(buffer_).subspan(have);
-      MEG_ASSIGN_OR_RETURN(const size_t read, file_.read_at(offset_, std::as_writable_bytes(into)));
+      MEG_ASSIGN_OR_RETURN(const size_t read,
+                           shared_.read_held(offset_, std::as_writable_bytes(into)));
       if (read != into.size()) {
-        return make_error(StatusCode::kCorruption, "{}: expected {} bytes, found {}", file_.path(),
-                          into.size(), read);
+        return make_error(StatusCode::kCorruption, "{}: expected {} bytes, found {}",
+                          "the held documents", into.size(), read);
       }
       offset_ += static_cast<int64_t>(read);
     }
@@ -58,8 +59,7 @@ class HeldDocuments {
 
   static constexpr size_t kBufferBytes = size_t{4} << 20;
 
-  const io::AtomicFile& file_;
-  int64_t bytes_;
+  const SharedState& shared_;
   int64_t offset_ = 0;  // of what was read
   std::string buffer_;
   size_t at_ = 0;
@@ -86,7 +86,8 @@ class Release {
       shared_.summary.clusters = clusters.clusters;
       shared_.summary.largest_clusters = std::move(clusters.largest);
     }
-    HeldDocuments documents(shared_.held_file, shared_.held_bytes);
+    if (shared_.removed) removed = std::move(*shared_.removed);
+    HeldDocuments documents(shared_);
     ExternalSorter<Place> shuffled(options_.output + ".order",
                                    static_cast<size_t>(options_.memory / 2));
     HeldHeader header{};
@@ -98,7 +99,7 @@ class Release {
         shared_.count_removed(*shared_.exact_counts, header.text_bytes, line, options_);
         continue;
       }
-      if (shared_.near) {
+      if (shared_.near_counts != nullptr) {
         ++shared_.near_counts->documents;
         shared_.near_counts->bytes += header.text_bytes;
       }
@@ -115,6 +116,10 @@ class Release {
       } else if (!is_enough()) {
         MEG_RETURN_IF_ERROR(append(header, line));
       }
+    }
+    if (documents.position() != shared_.held_bytes) {
+      return make_error(StatusCode::kCorruption, "the held documents: expected {}, found more",
+                        held);
     }
     MEG_RETURN_IF_ERROR(append_shuffled(shuffled));
     return write();
@@ -142,9 +147,8 @@ class Release {
       MEG_ASSIGN_OR_RETURN(const bool more, shuffled.next(place));
       if (!more) break;
       line.resize(place.header.size);
-      MEG_ASSIGN_OR_RETURN(
-          const size_t read,
-          shared_.held_file.read_at(place.begin, std::as_writable_bytes(std::span(line))));
+      MEG_ASSIGN_OR_RETURN(const size_t read,
+                           shared_.read_held(place.begin, std::as_writable_bytes(std::span(line))));
       if (read != line.size()) return incomplete();
       MEG_RETURN_IF_ERROR(append(place.header, line));
     }
@@ -152,7 +156,7 @@ class Release {
   }
 
   Status incomplete() const {
-    return make_error(StatusCode::kCorruption, "{}: ends in a document", shared_.held_file.path());
+    return make_error(StatusCode::kCorruption, "{}: ends in a document", "the held documents");
   }
 
   bool is_enough() const {

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -13,6 +15,7 @@
 #include "libmeg/cleaning/duplicates/exact_duplicates.h"
 #include "libmeg/cleaning/duplicates/near_duplicates.h"
 #include "libmeg/cleaning/internal/packed.h"
+#include "libmeg/cleaning/internal/signature_file.h"
 #include "libmeg/io/atomic_file.h"
 #include "libmeg/text/utf8.h"
 
@@ -37,9 +40,12 @@ struct SharedState {
   Packing packing = Packing::kNone;
   std::optional<ExactDuplicates> exact;
   std::optional<NearDuplicates> near;
+  std::optional<SignatureWriter> signatures;  ///< In place of `near`, for another process.
+  std::optional<std::vector<bool>> removed;   ///< Of held documents, by another process.
   io::AtomicFile held_file;  ///< Documents of which it is decided at the end whether they stay.
-  int64_t held = 0;          ///< documents
-  int64_t held_bytes = 0;    ///< written
+  std::function<Result<size_t>(int64_t, std::span<std::byte>)> read_held;  ///< At an offset.
+  int64_t held = 0;                                                        ///< documents
+  int64_t held_bytes = 0;                                                  ///< written
   CleanSummary summary;
   StepCounts* exact_counts = nullptr;
   StepCounts* near_counts = nullptr;
