@@ -12,7 +12,7 @@ import pytest
 
 SCRIPTS = pathlib.Path(sysconfig.get_path("scripts"))
 PACKAGES = pathlib.Path(sysconfig.get_path("platlib"))
-PROGRAMS = ["evaluate_gpt", "generate", "pretrain_gpt", "run_text_generation_server"]
+PROGRAMS = ["evaluate_gpt", "generate", "pretrain_gpt", "run_text_generation_server", "score"]
 
 
 def run(*command):
