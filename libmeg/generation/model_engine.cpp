@@ -35,7 +35,7 @@ constexpr int64_t kPiece = nn::kFewRows;
 
 /// Tokens of prompts that a step reads, so that texts beside long prompts get their tokens, and
 /// requests are cancelled, before all of the prompts are read. A GPU wants larger products.
-constexpr int64_t kStepOnCpu = 4 * kPiece;
+constexpr int64_t kStepOnCpu = 2 * kPiece;
 constexpr int64_t kStepOnGpu = 2048;
 
 /// Tokens of a text that go through the model together.
@@ -48,12 +48,40 @@ struct Piece {
   bool is_last() const { return held + count == std::ssize(text->answer.tokens); }
 };
 
+/// What a slot of the cache holds of a prompt, whole pieces of it, also after the text has ended:
+/// texts that begin with the same tokens need not read them.
+struct HeldPrompt {
+  std::vector<int32_t> tokens;
+  std::vector<at::Tensor> ends;  ///< The hidden state of each piece's last token.
+  int64_t scored = 0;            ///< The pieces of which these are known:
+  std::vector<float> logprobs;   ///< Of all tokens but the first.
+  std::vector<std::vector<serving::TokenLogprob>> top_logprobs;
+  int64_t alternatives = 0;  ///< In each of top_logprobs.
+
+  void cut(int64_t pieces) {
+    tokens.resize(static_cast<size_t>(pieces * kPiece));
+    ends.resize(static_cast<size_t>(pieces));
+    scored = std::min(scored, pieces);
+  }
+
+  /// How many of its pieces a text can begin with, leaving at least one token to be read.
+  int64_t shared_pieces(std::span<const int32_t> prompt,
+                        const serving::GenerationRequest& request) const {
+    if (request.logprobs && request.top_logprobs > alternatives) return 0;
+    const int64_t most =
+        std::min(request.logprobs ? scored : std::ssize(ends), (std::ssize(prompt) - 1) / kPiece);
+    const auto [end, _] = std::ranges::mismatch(tokens, prompt);
+    return std::min(most, (end - tokens.begin()) / kPiece);
+  }
+};
+
 class ModelEngine : public serving::GenerationEngine {
  public:
   ModelEngine(CachedModel cached, const tokenizer::Tokenizer& tokenizer,
               const RequestLimits& limits)
       : model_(std::move(cached)), tokenizer_(tokenizer), newline_(tokenizer), limits_(limits) {
     for (int64_t slot = model_.cache().slots(); slot-- > 0;) free_slots_.push_back(slot);
+    held_prompts_.resize(free_slots_.size());
   }
 
   Status check(const serving::GenerationRequest& request) const override {
@@ -75,8 +103,15 @@ class ModelEngine : public serving::GenerationEngine {
                         held_tokens_ + held_beam_tokens_);
     }
     if (request.beam) return add_search(std::move(request));
-    const int64_t slot = free_slots_.back();
-    free_slots_.pop_back();
+    // The slot that holds the most of the prompt, else the lowest: a cache on a CPU takes no memory
+    // for slots that have not been used.
+    const auto shared = [&](int64_t slot) {
+      return held_prompt(slot).shared_pieces(request.prompt, request);
+    };
+    const auto best =
+        std::ranges::max_element(free_slots_.rbegin(), free_slots_.rend(), {}, shared);
+    const int64_t slot = *best;
+    free_slots_.erase(std::next(best).base());
     const auto [place, _] = texts_.emplace(next_number_++, RunningText(std::move(request), slot));
     held_tokens_ += place->second.length;
     return place->first;
@@ -146,7 +181,12 @@ class ModelEngine : public serving::GenerationEngine {
   Status step_texts(std::vector<serving::GenerationEvent>& events);
   Status draw_tokens(std::span<RunningText* const> texts, const at::Tensor& states);
   void step_searches(std::vector<serving::GenerationEvent>& events);
-  std::vector<Piece> pieces_of_step();
+
+  HeldPrompt& held_prompt(int64_t slot) { return held_prompts_[static_cast<size_t>(slot)]; }
+
+  Status reuse_prompt(RunningText& text);
+  void note_prompt(const Piece& piece, const at::Tensor& states);
+  Result<std::vector<Piece>> pieces_of_step();
   std::vector<std::vector<Piece>> parts_of(std::span<const Piece> pieces) const;
   Result<at::Tensor> extend(std::span<const Piece> part);
   Status score_prompt(const Piece& piece, const at::Tensor& states);
@@ -158,7 +198,8 @@ class ModelEngine : public serving::GenerationEngine {
   RequestLimits limits_;
   Texts texts_;  ///< By number, as the searches.
   Searches searches_;
-  std::vector<int64_t> free_slots_;  ///< The lowest last.
+  std::vector<int64_t> free_slots_;       ///< The lowest last.
+  std::vector<HeldPrompt> held_prompts_;  ///< By slot.
   int64_t held_tokens_ = 0;
   int64_t held_beam_tokens_ = 0;
   int64_t next_number_ = 0;
@@ -220,17 +261,91 @@ Status ModelEngine::score_prompt(const Piece& piece, const at::Tensor& states) {
   return Status();
 }
 
+/// Begins a text with the pieces of its prompt that some slot holds, and what is known of them.
+Status ModelEngine::reuse_prompt(RunningText& text) {
+  const std::span<const int32_t> prompt = text.answer.tokens;
+  int64_t pieces = 0, source = text.slot;
+  for (int64_t slot = 0; slot < model_.cache().slots(); ++slot) {
+    const int64_t shared = held_prompt(slot).shared_pieces(prompt, text.request);
+    // Its own slot rather than another one, which would have to be copied.
+    if (shared < pieces || (shared == pieces && slot != text.slot)) continue;
+    pieces = shared;
+    source = slot;
+  }
+  HeldPrompt& held = held_prompt(text.slot);
+  if (source != text.slot) held = held_prompt(source);
+  held.cut(pieces);
+  if (!text.request.logprobs) held.scored = 0;
+  if (pieces == 0) return Status();
+  const int64_t length = pieces * kPiece;
+  MEG_RETURN_IF_ERROR(model_.copy_prefix(source, text.slot, length));
+  counters_.reused_tokens += length;
+  if (!text.request.logprobs) return Status();
+  text.score_up_to(static_cast<size_t>(length) + 1);
+  std::copy_n(held.logprobs.begin(), length - 1, text.answer.logprobs.begin());
+  for (size_t i = 0; text.request.top_logprobs > 0 && i + 1 < static_cast<size_t>(length); ++i) {
+    text.answer.top_logprobs[i] = held.top_logprobs[i];
+    const auto most = static_cast<size_t>(text.request.top_logprobs);
+    if (held.top_logprobs[i].size() > most) text.answer.top_logprobs[i].resize(most);
+  }
+  // The token after the pieces is this text's own.
+  MEG_ASSIGN_OR_RETURN(const LogitRows rows, model_.logits(held.ends.back().unsqueeze(0)));
+  const Result<std::span<const float>> row = rows[0];
+  if (row) {
+    text.score(static_cast<size_t>(length), *row);
+  } else {
+    text.failure = row.error().with_prefix(token_name(prompt.first(static_cast<size_t>(length))));
+  }
+  return Status();
+}
+
+/// Notes the whole pieces that a slot now holds. states: of the piece.
+void ModelEngine::note_prompt(const Piece& piece, const at::Tensor& states) {
+  const RunningText& text = *piece.text;
+  HeldPrompt& held = held_prompt(text.slot);
+  const auto is_scored = [&] { return held.scored == std::ssize(held.ends); };
+  const bool scores = text.request.logprobs && text.failure.ok() && is_scored();
+  while (std::ssize(held.tokens) + kPiece <= piece.held + piece.count) {
+    const auto begin = text.answer.tokens.begin() + std::ssize(held.tokens);
+    held.tokens.insert(held.tokens.end(), begin, begin + kPiece);
+    // A copy: a view would keep the states of all tokens.
+    held.ends.push_back(states[std::ssize(held.tokens) - 1 - piece.held].clone());
+    if (scores) ++held.scored;
+  }
+  if (!scores) return;
+  const auto known = std::max<ptrdiff_t>(std::ssize(held.tokens) - 1, 0);
+  held.logprobs.assign(text.answer.logprobs.begin(), text.answer.logprobs.begin() + known);
+  held.alternatives = text.request.top_logprobs;
+  if (held.alternatives == 0) return;
+  held.top_logprobs.assign(text.answer.top_logprobs.begin(),
+                           text.answer.top_logprobs.begin() + known);
+}
+
 /// What a step reads: the last token of each text whose prompt is in the cache, and pieces of the
 /// other prompts in turn.
-std::vector<Piece> ModelEngine::pieces_of_step() {
+Result<std::vector<Piece>> ModelEngine::pieces_of_step() {
   std::vector<Piece> pieces;
   std::deque<std::pair<int64_t, Piece>> readers;  ///< With what they have not read.
   for (auto& [number, text] : texts_) {
     if (text.is_full() && !text.request.logprobs) continue;
     const int64_t size = std::ssize(text.answer.tokens);
+    if (model_.cache().length(text.slot) == 0) MEG_RETURN_IF_ERROR(reuse_prompt(text));
+    if (!text.failure.ok()) continue;
     // A step that failed after the model is repeated.
     const int64_t held = std::min(model_.cache().length(text.slot), size - 1);
     if (text.is_reading(held)) {
+      // The same beginning is not read twice at once: next time it is held.
+      const auto reads_it = [&](const auto& reader) {
+        const RunningText& other = *reader.second.text;
+        return held == 0 && size > kPiece && reader.second.held == 0 &&
+               other.answer.prompt_size >= static_cast<size_t>(kPiece) &&
+               (!text.request.logprobs ||
+                (other.request.logprobs &&
+                 other.request.top_logprobs >= text.request.top_logprobs)) &&
+               std::equal(text.answer.tokens.begin(), text.answer.tokens.begin() + kPiece,
+                          other.answer.tokens.begin());
+      };
+      if (std::ranges::any_of(readers, reads_it)) continue;
       readers.emplace_back(number, Piece{&text, held, size - held});
     } else {
       pieces.push_back({&text, held, size - held});
@@ -296,6 +411,9 @@ Result<at::Tensor> ModelEngine::extend(std::span<const Piece> part) {
   for (const Piece& piece : part) {
     if (piece.text->request.logprobs && piece.text->is_reading(piece.held)) {
       MEG_RETURN_IF_ERROR(score_prompt(piece, states.narrow(0, row, piece.count)));
+    }
+    if (piece.text->is_reading(piece.held)) {
+      note_prompt(piece, states.narrow(0, row, piece.count));
     }
     row += piece.count;
     if (piece.is_last()) last.push_back(row - 1);
@@ -394,7 +512,8 @@ Status ModelEngine::step_texts(std::vector<serving::GenerationEvent>& events) {
     const c10::InferenceMode inference;
     std::vector<RunningText*> texts;
     std::vector<at::Tensor> states;
-    for (const std::vector<Piece>& part : parts_of(pieces_of_step())) {
+    MEG_ASSIGN_OR_RETURN(const std::vector<Piece> pieces, pieces_of_step());
+    for (const std::vector<Piece>& part : parts_of(pieces)) {
       MEG_ASSIGN_OR_RETURN(at::Tensor found, extend(part));
       states.push_back(std::move(found));
       for (const Piece& piece : part) {

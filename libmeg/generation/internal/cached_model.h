@@ -60,6 +60,11 @@ class CachedModel {
   /// Slot i of the first sources.size() becomes what slot sources[i] was.
   Status rearrange(std::span<const int64_t> sources) { return model_->rearrange(number_, sources); }
 
+  /// KvCache::copy_prefix() on all ranks.
+  Status copy_prefix(int64_t source, int64_t slot, int64_t length) {
+    return model_->copy_prefix(number_, source, slot, length);
+  }
+
   /// New tokens of sequences (see nn::CachedInput): their hidden states [T, h].
   Result<at::Tensor> extend(std::span<const nn::CachedTokens> sequences,
                             std::span<const int32_t> tokens) {

@@ -19,6 +19,7 @@ enum class Kind : int64_t {
   kAddCache,
   kDropCache,
   kRearrange,
+  kCopyPrefix,
   kExtend,
   kLogits,
   kMostLikely,
@@ -83,6 +84,11 @@ Status ModelRanks::rearrange(int64_t cache, std::span<const int64_t> sources) {
   return ask({.kind = Kind::kRearrange,
               .cache = cache,
               .numbers = {sources.begin(), sources.end()}})
+      .status();
+}
+
+Status ModelRanks::copy_prefix(int64_t cache, int64_t source, int64_t slot, int64_t length) {
+  return ask({.kind = Kind::kCopyPrefix, .cache = cache, .numbers = {source, slot, length}})
       .status();
 }
 
@@ -162,6 +168,9 @@ Result<at::Tensor> ModelRanks::perform(const Request& request) {
         break;
       case Kind::kRearrange:
         return cache(request.cache).rearrange(request.numbers);
+      case Kind::kCopyPrefix:
+        return cache(request.cache)
+            .copy_prefix(request.numbers[0], request.numbers[1], request.numbers[2]);
       case Kind::kExtend:
         result = perform_extend(request);
         break;

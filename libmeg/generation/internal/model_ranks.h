@@ -54,6 +54,9 @@ class ModelRanks {
   /// KvCache::rearrange() of all parts.
   Status rearrange(int64_t cache, std::span<const int64_t> sources);
 
+  /// KvCache::copy_prefix() of all parts.
+  Status copy_prefix(int64_t cache, int64_t source, int64_t slot, int64_t length);
+
   /// The hidden states of new tokens of sequences (see nn::CachedInput) after the last layer, [T,
   /// h].
   Result<at::Tensor> extend(int64_t cache, std::span<const nn::CachedTokens> sequences,

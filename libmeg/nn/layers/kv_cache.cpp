@@ -47,6 +47,20 @@ Result<KvCache> KvCache::create(const model::GptConfig& config, const GptOptions
   return cache;
 }
 
+Status KvCache::copy_prefix(int64_t source, int64_t slot, int64_t length) {
+  return libtorch::torch_guard([&] {
+    const c10::InferenceMode inference;
+    for (const auto* tensors : {&keys_, &values_}) {
+      if (source == slot) break;
+      for (const at::Tensor& tensor : *tensors) {
+        tensor[slot].narrow(1, 0, length).copy_(tensor[source].narrow(1, 0, length));
+      }
+    }
+    lengths_[static_cast<size_t>(slot)] = length;
+    return Status();
+  });
+}
+
 Status KvCache::rearrange(std::span<const int64_t> sources) {
   return libtorch::torch_guard([&] {
     const c10::InferenceMode inference;

@@ -39,6 +39,10 @@ class KvCache {
   /// Drops a slot's tokens from `length` on, which must not exceed its length; 0 empties the slot.
   void cut(int64_t slot, int64_t length) { lengths_[static_cast<size_t>(slot)] = length; }
 
+  /// Makes the first `length` tokens of a slot those of another one, and all that it holds; the
+  /// other one has held as many, and nothing was written over them since. Or the slot's own.
+  Status copy_prefix(int64_t source, int64_t slot, int64_t length);
+
   /// Copies slot sources[i] to slot i, for all i below sources.size().
   Status rearrange(std::span<const int64_t> sources);
 
