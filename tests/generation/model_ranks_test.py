@@ -27,8 +27,10 @@ EVALUATE, GENERATE, SERVER = (os.path.abspath(path) for path in sys.argv[1:4])
 GPT2 = SHARED / "data/gpt2"
 LAMBADA = SHARED / "data/lambada/lambada_test.jsonl"
 LINES = 40
-TEXTS = ["Hello", "The quick brown fox jumps over the lazy dog", "In 1492",
-         "One two three four five six seven eight nine ten " * 3]
+COUNT = "One two three four five six seven eight nine ten "
+# The last ones begin alike, longer than the piece that the second takes from the first.
+TEXTS = ["Hello", "The quick brown fox jumps over the lazy dog", "In 1492", COUNT * 3,
+         COUNT * 8 + "and", COUNT * 8 + "but"]
 TP2, PP2 = "--tensor-model-parallel-size 2".split(), "--pipeline-model-parallel-size 2".split()
 
 
