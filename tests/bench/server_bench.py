@@ -2,13 +2,14 @@
 """A text generation server under load beside the same texts made offline.
 
 server_bench.py SERVER FLAGS ...                     what the server is: a program and its flags
-  [--clients 64] [--requests 640] [--tokens 64] [--seconds 10] [--soak N] [--generate GENERATE] [--stream]
+  [--clients 64] [--requests 640] [--tokens 64] [--seconds 10] [--soak N] [--beside N] [--generate GENERATE] [--stream]
 
 First GENERATE makes all texts offline with the same flags, as one batch after another (without it,
 that part is left out; a stand-in has none), and the server's texts are compared with them. Then 64
 clients ask for them at once, each one prompt at a time: tokens/s, p50 and p99. Then `wrk` asks for
 the same prompt for some seconds. --soak: so many mixed requests of 64 clients, and what memory the
-server has at the end of each tenth. --stream: the clients ask /v1/completions for streams instead of
+server has at the end of each tenth. --beside: what a request for one token takes while another client
+has N prompts of some 1000 tokens scored. --stream: the clients ask /v1/completions for streams instead of
 PUT /api, and the time to the first token is told, too.
 """
 
@@ -40,6 +41,7 @@ def parse_arguments():
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--seconds", type=int, default=10)
     parser.add_argument("--soak", type=int, default=0)
+    parser.add_argument("--beside", type=int, default=0)
     parser.add_argument("--batch", type=int, default=16, help="texts at a time, on both sides")
     parser.add_argument("--batch-flag", default="--max-batch-size")
     parser.add_argument("--generate")
@@ -146,6 +148,29 @@ def soak(server, arguments):
     print(f"soak: {arguments.soak} requests, every answer as alone, resident MiB {resident}")
 
 
+def beside(server, arguments):
+    one = {"prompts": ["Hello"], "tokens_to_generate": 1, "top_k": 1}
+    # No two begin alike, as a shared beginning would be read once.
+    scored = {"prompts": [" ".join([str(number), *["time people way water"] * 248])
+                          for number in range(arguments.beside)],
+              "tokens_to_generate": 0, "logprobs": True}
+
+    def timed(request):
+        start = time.monotonic()
+        status, answer = server.ask(request, timeout=3600)
+        assert status == 200, answer
+        return time.monotonic() - start
+    alone = statistics.median(timed(one) for _ in range(10))
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        running = pool.submit(timed, scored)
+        time.sleep(0.5)
+        times = []
+        while not running.done():
+            times.append(timed(one))
+    print(f"beside {arguments.beside} scored prompts ({running.result():.1f} s): one token takes "
+          f"{statistics.median(times):.3f} s, at most {max(times):.3f} s; alone {alone:.3f} s")
+
+
 def main():
     arguments, flags = parse_arguments()
     prompts = make_prompts(arguments.requests)
@@ -167,6 +192,8 @@ def main():
         print(f"server: {arguments.clients} clients, {len(prompts)} requests, {speed:.0f} tokens/s{share}, "
               f"p50 {p50 * 1e3:.0f} ms, p99 {p99 * 1e3:.0f} ms ({p99 / p50:.2f} x)")
         run_wrk(server, arguments)
+        if arguments.beside:
+            beside(server, arguments)
         if arguments.soak:
             soak(server, arguments)
     finally:
