@@ -394,8 +394,10 @@ int main(int argc, const char* const* argv) {
               "removes and repairs documents of a text corpus (JSON lines, a JSON array, CSV, "
               "plain text, Parquet, Arrow) and writes JSON lines.");
   flags.examples(
-      {"clean_dataset --input crawl --output clean.jsonl.zst --min-chars 512 "
-       "--exact-duplicates"});
+      {"clean_dataset --input crawl --output clean.jsonl.zst --min-chars 512 --quality "
+       "gopher_repetition gopher_quality --near-duplicates --report clean.html",
+       "clean_dataset --input urls --txt-document line --url-filters domain extension short "
+       "malformed --exact-duplicates --output clean_urls.txt"});
   declare(flags, arguments);
   for (int i = 0; i < argc; ++i) arguments.command += (i == 0 ? "" : " ") + std::string(argv[i]);
   flags.usage("--input FILE... --output FILE");
