@@ -41,7 +41,7 @@ std::vector<std::pair<std::string, std::string>> form_fields(std::string_view te
     const size_t equals = std::min(pair.find('='), pair.size());
     auto name = percent_decoded(pair.substr(0, equals));
     std::string sent(pair.substr(std::min(equals + 1, pair.size())));
-    std::ranges::replace(sent, '+', ' ');  // as forms send blanks
+    std::ranges::replace(sent, '+', ' ');  // as forms send spaces
     auto value = percent_decoded(sent);
     if (name && value) fields.emplace_back(*std::move(name), *std::move(value));
   }
