@@ -195,13 +195,16 @@ Status run(const Arguments& arguments) {
   return {};
 }
 
+/// As many as other programs show; each command shows its own.
+constexpr size_t kExamples = 3;
+
 /// Answers --help, --version and command lines that name no command.
 int usage_main(int argc, const char* const* argv) {
   std::string what;
   std::vector<std::string> names, examples;
   for (const Command& command : kCommands) {
     names.emplace_back(command.name);
-    examples.emplace_back(command.example);
+    if (examples.size() < kExamples) examples.emplace_back(command.example);
   }
   Flags flags("dataset_tool",
               "makes datasets of the documents of another one, as views of its tokens or as "
