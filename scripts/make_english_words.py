@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes libmeg/cleaning/words/internal/english_tables.cpp: what spaCy's English tokenizer and datatrove's filters say of
+"""Writes libmeg/cleaning/words/english.txt: what spaCy's English tokenizer and datatrove's filters say of
 characters and of words, from the packages themselves (spaCy 3.8, datatrove 0.10, both MIT and Apache-2.0).
 
 make_english_words.py [--check]
@@ -18,7 +18,7 @@ except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)
 
-PATH = pathlib.Path(__file__).resolve().parent.parent / "libmeg/cleaning/words/internal/english_tables.cpp"
+PATH = pathlib.Path(__file__).resolve().parent.parent / "libmeg/cleaning/words/english.txt"
 UNICODE = "14.0.0"
 TOKENIZER = spacy.blank("en").tokenizer
 
@@ -55,6 +55,7 @@ FLAGS = [
 
 
 def ranges():
+    """The ranges of each combination of flags."""
     found = []
     for code in range(sys.maxunicode + 1):
         if 0xd800 <= code < 0xe000:
@@ -64,46 +65,33 @@ def ranges():
             found[-1][1] = code
         elif bits:
             found.append([code, code, bits])
-    return found
+    by_bits = {}
+    for first, last, bits in found:
+        by_bits.setdefault(bits, []).append(f"{first:x}" if first == last else f"{first:x}-{last:x}")
+    return sorted(by_bits.items())
 
 
-def quoted(text):
-    """A literal of C++; what is not ASCII as octal escapes, which end after three digits."""
-    return '"' + "".join(chr(b) if 0x20 <= b < 0x7f and chr(b) not in '"\\?' else f"\\{b:03o}"
-                         for b in text.encode()) + '"'
-
-
-def array(kind, name, rows):
-    return f"constexpr {kind} {name}[] = {{\n" + "".join(f"    {row},\n" for row in rows) + "};\n"
+def lines(kind, items):
+    """Lines of up to 120 columns, which begin with `kind`; a tab is before each item."""
+    found = []
+    for item in items:
+        if not found or len(found[-1].expandtabs(1)) + 1 + len(item) > 120:
+            found.append(kind)
+        found[-1] += "\t" + item
+    return "".join(line + "\n" for line in found)
 
 
 def main():
     if unicodedata.unidata_version != UNICODE:
         print(f"skipped: expected a Python with Unicode {UNICODE}, found {unicodedata.unidata_version}")
         return 77
-    rules = sorted((word, [token[spacy.symbols.ORTH] for token in tokens]) for word, tokens in TOKENIZER.rules.items()
+    words = sorted([token[spacy.symbols.ORTH] for token in tokens] for word, tokens in TOKENIZER.rules.items()
                    if not word.isspace())
-    text = f"""// Made by scripts/make_english_words.py from spaCy {spacy.__version__}, datatrove 0.10 and Unicode {UNICODE}.
-
-#include "libmeg/cleaning/words/internal/english_tables.h"
-
-// clang-format off
-namespace meg::cleaning {{
-namespace {{
-
-{array("CharacterRange", "kRanges", (f"{{0x{a:x}, 0x{b:x}, 0x{bits:x}}}" for a, b, bits in ranges()))}
-{array("SplitWord", "kWords", ("{" + quoted(word) + ", " + quoted(" ".join(tokens)) + "}" for word, tokens in rules))}
-{array("std::string_view", "kUnits", map(quoted, char_classes.LIST_UNITS))}
-}}  // namespace
-
-std::span<const CharacterRange> character_ranges() {{ return kRanges; }}
-
-std::span<const SplitWord> split_words() {{ return kWords; }}
-
-std::span<const std::string_view> units() {{ return kUnits; }}
-
-}}  // namespace meg::cleaning
+    text = f"""# spaCy {spacy.__version__}, datatrove 0.10 and Unicode {UNICODE}, by scripts/make_english_words.py.
+# CharacterFlags in base 16, then characters that have them; words, with spaces where they are split; units.
 """
+    text += "".join(lines(f"{bits:x}", characters) for bits, characters in ranges())
+    text += lines("words", map(" ".join, words)) + lines("units", char_classes.LIST_UNITS)
     if "--check" not in sys.argv:
         PATH.write_text(text)
         return 0

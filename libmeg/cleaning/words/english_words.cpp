@@ -25,7 +25,7 @@ namespace {
 class CharacterTable {
  public:
   CharacterTable() {
-    for (const CharacterRange& range : character_ranges()) {
+    for (const CharacterRange& range : ranges_) {
       for (char32_t c = range.first; c <= std::min<char32_t>(range.last, kDirect - 1); ++c) {
         flags_[c] = range.flags;
       }
@@ -34,11 +34,10 @@ class CharacterTable {
 
   uint32_t flags(char32_t c) const {
     if (c < kDirect) return flags_[c];
-    const auto ranges = character_ranges();
     const auto after = std::upper_bound(
-        ranges.begin(), ranges.end(), c,
+        ranges_.begin(), ranges_.end(), c,
         [](char32_t value, const CharacterRange& range) { return value < range.first; });
-    if (after == ranges.begin()) return 0;
+    if (after == ranges_.begin()) return 0;
     const CharacterRange& range = *(after - 1);
     return c <= range.last ? range.flags : 0;
   }
@@ -46,6 +45,7 @@ class CharacterTable {
  private:
   static constexpr char32_t kDirect = 0x10000;
 
+  const std::vector<CharacterRange>& ranges_ = english_tables().ranges;
   std::array<uint32_t, kDirect> flags_{};
 };
 
@@ -88,7 +88,7 @@ class WordSieve {
 class SplitWords {
  public:
   SplitWords() {
-    for (const SplitWord& split : split_words()) {
+    for (const SplitWord& split : english_tables().words) {
       sieve_.add(split.word);
       std::vector<uint8_t>& lengths = words_[split.word];
       std::string_view rest = split.tokens;
@@ -138,7 +138,7 @@ std::u32string decoded(std::string_view text) {
 const std::vector<std::u32string>& unit_table() {
   static const std::vector<std::u32string> decoded_units = [] {
     std::vector<std::u32string> all;
-    for (const std::string_view unit : units()) all.push_back(decoded(unit));
+    for (const std::string_view unit : english_tables().units) all.push_back(decoded(unit));
     return all;
   }();
   return decoded_units;
@@ -517,7 +517,7 @@ void EnglishWords::merge_split_words() {
   static const CutWords cut_words = [] {
     CutWords found;
     EnglishWords cutter;
-    for (const SplitWord& split : split_words()) {
+    for (const SplitWord& split : english_tables().words) {
       cutter.tokens_.clear();
       const std::u32string word = decoded(split.word);
       bool has_infix = false;

@@ -1,8 +1,9 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace meg::cleaning {
 
@@ -36,12 +37,20 @@ struct CharacterRange {
 
 /// A word that is split, or kept, as spaCy's exceptions say.
 struct SplitWord {
-  std::string_view word;
+  std::string word;
   std::string_view tokens;  ///< With a space between them.
 };
 
-std::span<const CharacterRange> character_ranges();
-std::span<const SplitWord> split_words();
-std::span<const std::string_view> units();  ///< That are split off numbers.
+/// What english.txt says.
+struct EnglishTables {
+  std::vector<CharacterRange> ranges;  ///< In ascending order.
+  std::vector<SplitWord> words;
+  std::vector<std::string_view> units;  ///< That are split off numbers.
+};
+
+const EnglishTables& english_tables();
+
+/// The text of english.txt.
+std::string_view english_text();
 
 }  // namespace meg::cleaning
