@@ -126,6 +126,12 @@ Status check_options(const CleanOptions& options) {
     return make_error(StatusCode::kInvalidArgument,
                       "`memory`: expected at least 1MiB, found {} bytes", options.memory);
   }
+  if (options.duplicate_unit != DuplicateUnit::kDocument &&
+      (!options.exact_duplicates || options.near_duplicates || !options.duplicates_by.empty())) {
+    return Status(StatusCode::kInvalidArgument,
+                  "`duplicates_of`: paragraphs and lines require `exact_duplicates`, without "
+                  "`duplicates_by` and `near_duplicates`");
+  }
   MEG_RETURN_IF_ERROR(check_stage(options));
   const bool has_output =
       options.minhash_stage == MinHashStage::kAll || options.minhash_stage == MinHashStage::kFilter;

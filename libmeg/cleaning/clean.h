@@ -26,6 +26,9 @@ struct KeyRule {
   std::optional<double> min, max;      ///< Of a number; both ends are allowed.
 };
 
+/// What exact duplicates are.
+enum class DuplicateUnit { kDocument, kParagraph, kLine };
+
 /// Which document of a cluster of near duplicates stays.
 enum class KeptDuplicate {
   kRoot,  ///< That which datatrove keeps: about the first of the largest group that was joined.
@@ -97,7 +100,10 @@ struct CleanOptions {
   std::optional<double> sample;  ///< The share of documents that stay, by their drawn_numbers().
   std::optional<DecontaminateOptions> decontaminate;
   bool exact_duplicates = false;  ///< Of equal texts only the first stays.
-  std::string duplicates_by;      ///< Compares the values of this JSON key, not texts.
+  /// Of equal paragraphs (between two LF or more) or lines of all texts only the first stays, but
+  /// blank ones stay; a text in which no others do goes. Not with near_duplicates.
+  DuplicateUnit duplicate_unit = DuplicateUnit::kDocument;
+  std::string duplicates_by;  ///< Compares the values of this JSON key, not texts.
   /// Of texts that share about 0.72 of their 5-grams of words or more only one stays, by the
   /// MinHash signatures of datatrove 0.10 with its defaults.
   bool near_duplicates = false;
@@ -140,6 +146,7 @@ struct StepCounts {
   int64_t removed = 0;                     ///< Documents.
   int64_t changed = 0;                     ///< Documents that stay with another text or as several.
   int64_t removed_bytes = 0;               ///< Of texts, those of documents that stay included.
+  int64_t removed_pieces = 0;              ///< Paragraphs or lines.
   std::map<std::string, int64_t> reasons;  ///< Documents removed, where there is more than one.
   std::vector<RemovedSample> samples;      ///< The first ones.
 };

@@ -8,6 +8,7 @@ import importlib.util
 import json
 import os
 import random
+import re
 import signal
 import struct
 import subprocess
@@ -149,6 +150,64 @@ class CleanDataset(unittest.TestCase):
             self.assertEqual(kept, expected[:most])
         self.assertEqual(sorted(os.listdir(self.folder)), ["in.jsonl", "out.jsonl", "out.jsonl.gz"])
         self.fails_with("--memory: expected|memory", "--input", source, "--memory", "1KiB")
+
+    def without_repeated(self, documents, separator):
+        """What stays of documents without repeated lines or paragraphs, and the counts of the step."""
+        seen, kept, changed, removed = set(), [], 0, 0
+        for document in documents:
+            parts = ["", *re.split(f"({separator})", document["text"])]  # each piece after what is before it
+            stays = []
+            for gap, piece in zip(parts[::2], parts[1::2]):
+                if piece.strip() == "" or piece not in seen:
+                    stays.append((gap if stays else "", piece))
+                seen.add(piece)
+            removed += len(parts) // 2 - len(stays)
+            if len(stays) < len(parts) // 2:
+                if not any(piece.strip() for _, piece in stays):
+                    continue
+                changed += 1
+                document = {**document, "text": "".join(gap + piece for gap, piece in stays)}
+            kept.append(document)
+        return kept, {"removed": len(documents) - len(kept), "changed": changed, "removed_pieces": removed}
+
+    def test_repeated_lines_and_paragraphs_go(self):
+        random.seed(3)
+        pieces = ["", "  ", "one\r", "\u00e9 \"quoted\" \\", "\U0001f600", *(f"line {i}" for i in range(15000))]
+        documents = [{"id": i, "text": "".join(random.choice(pieces) + random.choice(["\n", "\n\n", "\n\n\n"])
+                                               for _ in range(random.randrange(6))) + random.choice(pieces)}
+                     for i in range(8000)]
+        documents += [{"id": "again", "text": documents[4000]["text"]}, {"id": "blank", "text": "\n \n\n"}]
+        source = self.write("in.jsonl", "".join(json.dumps(one, ensure_ascii=one["id"] != 7) + "\n" for one in documents))
+        for unit, separator in (("lines", "\n"), ("paragraphs", "\n{2,}")):
+            expected, counts = self.without_repeated(documents, separator)
+            self.assertTrue(all(count > 100 for count in counts.values()), counts)
+            flags = ["--exact-duplicates", "--duplicates-of", unit]
+            shuffled = {}
+            for memory in ("1GiB", "1MiB"):  # 4096 pieces fit into the latter.
+                for workers in (1, 5):
+                    kept, report = self.clean(documents, *flags, "--memory", memory, workers=workers)
+                    self.assertEqual(kept, expected)
+                    step, = report["steps"]
+                    self.assertEqual({name: step[name] for name in counts}, counts)
+                    size = sum(len(document["text"].encode()) for document in expected)
+                    self.assertEqual((report["kept_bytes"], step["bytes"] - step["removed_bytes"]), (size, size))
+                most, _ = self.clean(documents, *flags, "--memory", memory, "--max-documents", 900)
+                self.assertEqual(most, expected[:900])
+                shuffled[memory], report = self.clean(documents, *flags, "--memory", memory, "--shuffle")
+                self.assertEqual({name: report["steps"][0][name] for name in counts}, counts)
+            self.assertEqual(shuffled["1GiB"], shuffled["1MiB"])
+            self.assertNotEqual(shuffled["1MiB"], expected)
+            self.assertEqual(sorted(shuffled["1MiB"], key=lambda one: str(one["id"])),
+                             sorted(expected, key=lambda one: str(one["id"])))
+            self.assertEqual(sorted(os.listdir(self.folder)), ["in.jsonl", "out.jsonl"])
+        self.write("lines.txt", "b\na\nb\na\n")
+        self.assertEqual(self.run_program("--input", self.path("lines.txt"), "--txt-document", "line", *flags,
+                                          output="out.txt").returncode, 0)
+        with open(self.path("out.txt")) as file:
+            self.assertEqual(file.read(), "b\na\n")
+        for more in (["--near-duplicates"], ["--duplicates-by", "id"]):
+            self.fails_with("duplicates.of.*: paragraphs and lines require", "--input", source, *flags, *more)
+        self.fails_with("duplicates.of.*: paragraphs and lines require", "--input", source, "--duplicates-of", "lines")
 
     def test_one_of_near_duplicates_stays(self):
         words = [f"w{chr(97 + i // 26)}{chr(97 + i % 26)}" for i in range(200)]

@@ -44,6 +44,7 @@ struct Arguments {
   InputFlags input;
   std::string command;
   std::string on_error = "fail";
+  std::string duplicates_of = "documents";
   std::string keep_duplicate = "root";
   std::string contaminated = "cut";
   cleaning::UrlOptions urls;
@@ -158,6 +159,11 @@ void declare(Flags& flags, Arguments& arguments) {
       .range(1, kMost);
   flags.toggle("--exact-duplicates", &options.exact_duplicates,
                "of documents with the same text keep only the first");
+  flags
+      .value("--duplicates-of", &arguments.duplicates_of, "WHAT",
+             "what --exact-duplicates compares; paragraphs, lines: of equal ones in all texts only "
+             "the first stays, and a text of which nothing is left goes")
+      .choices({"documents", "paragraphs", "lines"});
   flags.value("--duplicates-by", &options.duplicates_by, "KEY",
               "compare the values of this key for --exact-duplicates, not the texts");
   flags.toggle("--near-duplicates", &options.near_duplicates,
@@ -252,6 +258,9 @@ Status finish(Arguments& arguments) {
   if (!options.duplicates_by.empty() && !options.exact_duplicates) {
     return Status(StatusCode::kInvalidArgument, "--duplicates-by: requires --exact-duplicates");
   }
+  using cleaning::DuplicateUnit;
+  if (arguments.duplicates_of == "paragraphs") options.duplicate_unit = DuplicateUnit::kParagraph;
+  if (arguments.duplicates_of == "lines") options.duplicate_unit = DuplicateUnit::kLine;
   if (arguments.contaminated == "drop") {
     arguments.decontaminate.contaminated = cleaning::Contaminated::kDrop;
   }
@@ -297,6 +306,8 @@ void print_summary(const cleaning::CleanSummary& summary, double seconds) {
     fmt::print("{}: removed {} of {} documents, {} of {} bytes\n", step.name, step.removed,
                step.documents, step.removed_bytes, step.bytes);
     if (step.changed > 0) fmt::print("  changed: {}\n", step.changed);
+    if (step.removed_pieces > 0)
+      fmt::print("  removed paragraphs or lines: {}\n", step.removed_pieces);
     if (step.reasons.size() < 2) continue;
     for (const auto& [reason, count] : step.reasons) fmt::print("  {}: {}\n", reason, count);
   }
@@ -335,6 +346,7 @@ void print_json_summary(const cleaning::CleanSummary& summary, double seconds) {
                                {"removed", step.removed},
                                {"changed", step.changed},
                                {"removed_bytes", step.removed_bytes},
+                               {"removed_pieces", step.removed_pieces},
                                {"reasons", step.reasons}});
   }
   object["clusters"] = summary.clusters;

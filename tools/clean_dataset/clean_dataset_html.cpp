@@ -60,6 +60,9 @@ std::string steps(const cleaning::CleanSummary& summary) {
     for (const auto& [reason, count] : step.reasons) {
       reasons += fmt::format("{}{} {}", reasons.empty() ? "" : ", ", escaped(reason), count);
     }
+    if (step.removed_pieces > 0) {
+      reasons += fmt::format("paragraphs or lines {}", step.removed_pieces);
+    }
     rows += fmt::format(
         "<tr><th>{}<td class=n>{}<td class=n>{}<td class=n>{}<td class=n>{}<td>{}"
         "<tr><td colspan=6 class=soft>{}\n",

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "libmeg/cleaning/duplicates/min_hash.h"
+#include "libmeg/cleaning/internal/text_pieces.h"
 #include "libmeg/text/json/json_object.h"
 #include "libmeg/text/printable.h"
 
@@ -23,7 +24,10 @@ struct Kept {
   std::optional<TextDigest> digest;
   std::optional<size_t> signature;  ///< Its place among the part's.
   size_t split = 0;
-  bool is_held = false;  ///< Whether it stays is decided at the end.
+  size_t first_piece = 0, pieces = 0;  ///< Among the part's.
+  int64_t kept_pieces = 0;             ///< That are not blank.
+  bool is_cut = false;                 ///< Pieces of the text go.
+  bool is_held = false;                ///< Whether it stays is decided at the end.
 };
 
 void add(StepCounts& to, const StepCounts& counts, const CleanOptions& options) {
@@ -83,7 +87,7 @@ class PartCleaner : public preprocess::TextVisitor {
   /// ngrams: null where they are not looked for.
   PartCleaner(const CleanOptions& options, const std::vector<StepPlan>& plans, TestNgrams* ngrams,
               SharedState& shared)
-      : options_(options), shared_(shared) {
+      : options_(options), shared_(shared), editor_(options) {
     for (const StepPlan& plan : plans) steps_.push_back(plan.make());
     counts_.resize(plans.size() + (ngrams != nullptr ? 1 : 0));
     if (ngrams != nullptr) ngram_filter_.emplace(*ngrams, *options.decontaminate);
@@ -93,6 +97,7 @@ class PartCleaner : public preprocess::TextVisitor {
     out_.clear();
     kept_.clear();
     signatures_.clear();
+    pieces_.clear();
     lengths_ = {};
     std::fill(counts_.begin(), counts_.end(), StepCounts());
   }
@@ -134,7 +139,8 @@ class PartCleaner : public preprocess::TextVisitor {
     ready_.assign(shared_.files.size(), {});
     held_.clear();
     for (const Kept& document : kept_) {
-      const std::string_view line = std::string_view(out_).substr(document.begin, document.size);
+      std::string_view line = std::string_view(out_).substr(document.begin, document.size);
+      if (document.is_cut) line = cut_line(document, line);
       if (document.is_held) append_held(document, line);
       if (!document.is_held) ready_[document.split].append(line);
     }
@@ -223,7 +229,13 @@ class PartCleaner : public preprocess::TextVisitor {
               .text_bytes = std::ssize(document.text()),
               .digest = std::nullopt,
               .signature = std::nullopt};
-    if (options_.exact_duplicates) kept.digest = digest_of(document);
+    if (options_.duplicate_unit != DuplicateUnit::kDocument) {
+      kept.first_piece = pieces_.size();
+      split_text(document.text(), options_.duplicate_unit, pieces_);
+      kept.pieces = pieces_.size() - kept.first_piece;
+    } else if (options_.exact_duplicates) {
+      kept.digest = digest_of(document);
+    }
     if (options_.near_duplicates) {
       std::array<uint64_t, kHashes> signature;
       if (hasher_.sign(document.text(), signature)) {
@@ -296,8 +308,10 @@ class PartCleaner : public preprocess::TextVisitor {
   }
 
   void append_held(const Kept& document, std::string_view line) {
-    const HeldHeader header{
-        .size = line.size(), .text_bytes = document.text_bytes, .split = document.split};
+    const HeldHeader header{.size = line.size(),
+                            .text_bytes = document.text_bytes,
+                            .split = document.split,
+                            .is_cut = document.is_cut ? 1U : 0U};
     held_.append(reinterpret_cast<const char*>(&header), sizeof(header)).append(line);
   }
 
@@ -309,11 +323,8 @@ class PartCleaner : public preprocess::TextVisitor {
         StepCounts& counts = *shared_.exact_counts;
         ++counts.documents;
         counts.bytes += document.text_bytes;
-        auto answer = ExactDuplicates::Answer::kNew;
-        if (document.digest) {
-          MEG_ASSIGN_OR_RETURN(answer, shared_.exact->add(shared_.held, *document.digest));
-        }
-        if (answer == ExactDuplicates::Answer::kRepeated) {
+        MEG_ASSIGN_OR_RETURN(const bool stays, remove_repeated(document));
+        if (!stays) {
           shared_.count_removed(counts, document.text_bytes,
                                 std::string_view(out_).substr(document.begin, document.size),
                                 options_);
@@ -327,11 +338,54 @@ class PartCleaner : public preprocess::TextVisitor {
         if (document.signature) MEG_RETURN_IF_ERROR(add_signature(document));
       }
       document.is_held = document.is_held || options_.shuffle;
-      if (document.is_held) MEG_RETURN_IF_ERROR(hold());
+      if (document.is_held) {
+        shared_.held_pieces += document.kept_pieces;
+        MEG_RETURN_IF_ERROR(hold());
+      } else if (document.is_cut) {
+        ++shared_.exact_counts->changed;
+      }
       kept.push_back(document);
     }
     kept_ = std::move(kept);
     return {};
+  }
+
+  /// Removes what came before: the document, where the answer is false, or some of its pieces.
+  Result<bool> remove_repeated(Kept& document) {
+    using Answer = ExactDuplicates::Answer;
+    if (document.digest) {
+      MEG_ASSIGN_OR_RETURN(const Answer answer, shared_.exact->add(shared_.held, *document.digest));
+      return answer != Answer::kRepeated;
+    }
+    int64_t removed = 0;
+    const auto pieces = std::span(pieces_).subspan(document.first_piece, document.pieces);
+    for (TextPiece& piece : pieces) {
+      if (piece.is_blank) continue;
+      MEG_ASSIGN_OR_RETURN(
+          const Answer answer,
+          shared_.exact->add(shared_.held_pieces + document.kept_pieces, piece.digest));
+      piece.is_removed = answer == Answer::kRepeated;
+      ++(piece.is_removed ? removed : document.kept_pieces);
+    }
+    if (removed == 0) return true;
+    shared_.exact_counts->removed_pieces += removed;
+    if (document.kept_pieces == 0) return false;
+    const int64_t bytes = kept_piece_bytes(pieces);
+    shared_.exact_counts->removed_bytes += document.text_bytes - bytes;
+    document.text_bytes = bytes;
+    document.is_cut = true;
+    return true;
+  }
+
+  /// Valid until the next call.
+  std::string_view cut_line(const Kept& document, std::string_view line) {
+    const std::string_view text = editor_.text_of(line);
+    buffer_.clear();
+    append_kept_pieces(text, std::span(pieces_).subspan(document.first_piece, document.pieces),
+                       buffer_);
+    line_.clear();
+    editor_.append_line(buffer_, line_);
+    return line_;
   }
 
   Status add_signature(const Kept& document) {
@@ -354,7 +408,8 @@ class PartCleaner : public preprocess::TextVisitor {
   std::optional<NgramFilter> ngram_filter_;
   EnglishWords words_;
   MinHasher hasher_;
-  std::string buffer_;
+  LineEditor editor_;
+  std::string buffer_, line_;
 
   std::string_view json_;                 // of the document
   std::vector<std::string_view> values_;  // of its keys
@@ -364,6 +419,7 @@ class PartCleaner : public preprocess::TextVisitor {
   std::vector<std::string> ready_;  // of each split
   std::vector<Kept> kept_;
   std::vector<std::array<uint64_t, kHashes>> signatures_;
+  std::vector<TextPiece> pieces_;
   std::vector<StepCounts> counts_;
   LengthCounts lengths_{};
 };

@@ -12,6 +12,7 @@
 
 #include "libmeg/base/thread_pool.h"
 #include "libmeg/cleaning/duplicates/external_sorter.h"
+#include "libmeg/cleaning/internal/text_pieces.h"
 
 namespace meg::cleaning {
 namespace {
@@ -25,6 +26,10 @@ class HeldDocuments {
   Status next(HeldHeader& header, std::string_view& line) {
     MEG_ASSIGN_OR_RETURN(std::string_view bytes, take(sizeof(header)));
     std::memcpy(&header, bytes.data(), sizeof(header));
+    if (header.split >= shared_.files.size()) {
+      return make_error(StatusCode::kCorruption, "{}: expected one of {} splits, found {}",
+                        "the held documents", shared_.files.size(), header.split);
+    }
     MEG_ASSIGN_OR_RETURN(line, take(header.size));
     return {};
   }
@@ -72,16 +77,19 @@ class Release {
       : options_(options),
         shared_(shared),
         progress_(progress),
+        editor_(options),
         pool_(options.workers),
         blocks_(shared.files.size()) {}
 
   Status run() {
     const auto held = static_cast<size_t>(shared_.held);
-    std::vector<bool> repeated(held), removed(held);
-    if (shared_.exact) MEG_RETURN_IF_ERROR(shared_.exact->find(repeated));
+    const bool cuts = options_.duplicate_unit != DuplicateUnit::kDocument;
+    repeated_.resize(cuts ? static_cast<size_t>(shared_.held_pieces) : held);
+    std::vector<bool> removed(held);
+    if (shared_.exact) MEG_RETURN_IF_ERROR(shared_.exact->find(repeated_));
     if (shared_.near) {
       MEG_ASSIGN_OR_RETURN(NearDuplicates::Clusters clusters,
-                           shared_.near->find(shared_.held, repeated, options_.workers));
+                           shared_.near->find(shared_.held, repeated_, options_.workers));
       removed = std::move(clusters.removed);
       shared_.summary.clusters = clusters.clusters;
       shared_.summary.largest_clusters = std::move(clusters.largest);
@@ -93,11 +101,23 @@ class Release {
     HeldHeader header{};
     std::string_view line;
     uint64_t number = 0;  // among those that stay
+    size_t piece = 0;
     for (size_t i = 0; i < held; ++i) {
       MEG_RETURN_IF_ERROR(documents.next(header, line));
-      if (repeated[i]) {
+      Place place{
+          .begin = documents.position() - std::ssize(line), .header = header, .first_piece = piece};
+      const bool stays = cuts ? cut(header, line, piece) : !repeated_[i];
+      if (cuts) {
+        shared_.exact_counts->removed_pieces += std::count_if(
+            pieces_.begin(), pieces_.end(), [](const TextPiece& one) { return one.is_removed; });
+      }
+      if (!stays) {
         shared_.count_removed(*shared_.exact_counts, header.text_bytes, line, options_);
         continue;
+      }
+      if (cuts) {
+        shared_.exact_counts->removed_bytes += place.header.text_bytes - header.text_bytes;
+        shared_.exact_counts->changed += header.is_cut != 0 ? 1 : 0;
       }
       if (shared_.near_counts != nullptr) {
         ++shared_.near_counts->documents;
@@ -108,11 +128,9 @@ class Release {
         continue;
       }
       if (options_.shuffle) {
-        const uint64_t order = XXH3_64bits_withSeed(&number, sizeof(number), options_.seed);
-        const int64_t begin = documents.position() - std::ssize(line);
-        MEG_RETURN_IF_ERROR(
-            shuffled.add({.order = order, .number = number, .begin = begin, .header = header}));
-        ++number;
+        place.order = XXH3_64bits_withSeed(&number, sizeof(number), options_.seed);
+        place.number = number++;
+        MEG_RETURN_IF_ERROR(shuffled.add(place));
       } else if (!is_enough()) {
         MEG_RETURN_IF_ERROR(append(header, line));
       }
@@ -133,11 +151,36 @@ class Release {
     uint64_t order = 0, number = 0;
     int64_t begin = 0;
     HeldHeader header{};
+    size_t first_piece = 0;
 
     bool operator<(const Place& other) const {
       return order != other.order ? order < other.order : number < other.number;
     }
   };
+
+  /// Removes repeated pieces of a document, the first of which is the number `piece`; false, with
+  /// all else unchanged, where no others are left. line: valid until the next call.
+  bool cut(HeldHeader& header, std::string_view& line, size_t& piece) {
+    const std::string_view text = editor_.text_of(line);
+    pieces_.clear();
+    split_text(text, options_.duplicate_unit, pieces_);
+    int64_t removed = 0, kept = 0;
+    for (TextPiece& one : pieces_) {
+      if (one.is_blank) continue;
+      one.is_removed = repeated_[piece++];
+      ++(one.is_removed ? removed : kept);
+    }
+    if (removed == 0) return true;
+    if (kept == 0) return false;
+    text_.clear();
+    append_kept_pieces(text, pieces_, text_);
+    line_.clear();
+    editor_.append_line(text_, line_);
+    line = line_;
+    header.text_bytes = std::ssize(text_);
+    header.is_cut = 1;
+    return true;
+  }
 
   Status append_shuffled(ExternalSorter<Place>& shuffled) {
     MEG_RETURN_IF_ERROR(shuffled.finish());
@@ -150,7 +193,11 @@ class Release {
       MEG_ASSIGN_OR_RETURN(const size_t read,
                            shared_.read_held(place.begin, std::as_writable_bytes(std::span(line))));
       if (read != line.size()) return incomplete();
-      MEG_RETURN_IF_ERROR(append(place.header, line));
+      std::string_view shown = line;
+      if (options_.duplicate_unit != DuplicateUnit::kDocument) {
+        cut(place.header, shown, place.first_piece);
+      }
+      MEG_RETURN_IF_ERROR(append(place.header, shown));
     }
     return {};
   }
@@ -205,6 +252,10 @@ class Release {
   const CleanOptions& options_;
   SharedState& shared_;
   const ProgressCallback& progress_;
+  std::vector<bool> repeated_;  // of the documents, or of their pieces
+  LineEditor editor_;
+  std::vector<TextPiece> pieces_;  // of a document
+  std::string text_, line_;
   ThreadPool pool_;
   std::vector<std::string> blocks_;                      // of each split, in the making
   std::vector<std::pair<uint64_t, std::string>> ready_;  // with their splits

@@ -25,7 +25,8 @@ namespace meg::cleaning {
 struct HeldHeader {
   uint64_t size;  ///< of the line
   int64_t text_bytes;
-  uint64_t split;  ///< its number
+  uint64_t split;   ///< its number
+  uint64_t is_cut;  ///< 1 where pieces of the text were removed
 };
 
 /// The place of a text of so many bytes in LengthCounts.
@@ -46,6 +47,7 @@ struct SharedState {
   std::function<Result<size_t>(int64_t, std::span<std::byte>)> read_held;  ///< At an offset.
   int64_t held = 0;                                                        ///< documents
   int64_t held_bytes = 0;                                                  ///< written
+  int64_t held_pieces = 0;  ///< paragraphs or lines of held documents, but for blank ones
   CleanSummary summary;
   StepCounts* exact_counts = nullptr;
   StepCounts* near_counts = nullptr;

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libmeg/cleaning/clean.h"
+#include "libmeg/cleaning/duplicates/exact_duplicates.h"
+
+namespace meg::cleaning {
+
+/// A line or a paragraph of a text.
+struct TextPiece {
+  size_t begin = 0, end = 0;  ///< Without what separates it from others.
+  TextDigest digest;
+  bool is_blank = false;  ///< Of whitespace alone: it always stays and has no digest.
+  bool is_removed = false;
+};
+
+/// Appends the pieces of a text: lines end with LF, between paragraphs there are two LF or more.
+void split_text(std::string_view text, DuplicateUnit unit, std::vector<TextPiece>& pieces);
+
+/// The bytes that append_kept_pieces() appends.
+int64_t kept_piece_bytes(std::span<const TextPiece> pieces);
+
+/// Appends those pieces of a text that are not removed, with what stands before each but the first.
+void append_kept_pieces(std::string_view text, std::span<const TextPiece> pieces, std::string& out);
+
+/// Puts other texts into documents that are lines of an output already.
+class LineEditor {
+ public:
+  explicit LineEditor(const CleanOptions& options) : options_(options) {}
+
+  /// The text in a line, valid until the next call.
+  std::string_view text_of(std::string_view line);
+
+  /// Appends the line that text_of() was given, with another text.
+  void append_line(std::string_view text, std::string& out) const;
+
+ private:
+  const CleanOptions& options_;
+  std::string line_, buffer_;
+  size_t size_ = 0;             // of the line, before its padding
+  size_t begin_ = 0, end_ = 0;  // of the text, with its quotes, in the line
+  bool is_json_ = true;
+};
+
+}  // namespace meg::cleaning
