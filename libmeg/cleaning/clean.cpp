@@ -66,10 +66,10 @@ Status check_stage(const CleanOptions& options) {
   if (options.minhash_folder.empty()) return invalid("requires `minhash_folder`");
   const bool counts_ngrams = options.decontaminate && options.decontaminate->key_threshold > 0;
   if (!options.near_duplicates || options.exact_duplicates || options.shuffle ||
-      !options.splits.empty() || options.max_documents || counts_ngrams) {
+      options.id_prefix || !options.splits.empty() || options.max_documents || counts_ngrams) {
     return invalid(
         "cannot be combined with what needs all documents (`exact_duplicates`, `shuffle`, "
-        "`split`, `max_documents`, `key_threshold`)");
+        "`split`, `max_documents`, `id_prefix`, `key_threshold`)");
   }
   if (stage != MinHashStage::kFilter && !options.output.empty()) {
     return invalid("signatures and clusters have no `output`: expected it with filter");
@@ -141,6 +141,10 @@ Status check_options(const CleanOptions& options) {
   }
   if (options.max_documents && *options.max_documents < 1) {
     return Status(StatusCode::kInvalidArgument, "`max_documents`: expected at least 1");
+  }
+  if (options.id_prefix && is_txt(options.output)) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "`id_prefix`: expected JSON lines as output, found {}", options.output);
   }
   MEG_RETURN_IF_ERROR(check_splits(options));
   return preprocess::check_outputs(options.inputs, output_paths(options));

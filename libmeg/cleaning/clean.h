@@ -121,6 +121,9 @@ struct CleanOptions {
   std::string output;
   /// Where there are some, `output` has `{split}` in place of their names.
   std::vector<Split> splits;
+  /// Adds the key adlr_id, as Megatron-LM's add_id.py: this, `-` and the number of the document
+  /// among all that are written, from 1, of at least ten digits.
+  std::optional<std::string> id_prefix;
   uint64_t seed = 1234;  ///< Of sample, splits and shuffle.
   std::string hash_key;  ///< The JSON key whose values sample and splits go by; empty: the text.
 

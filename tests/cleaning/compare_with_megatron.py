@@ -76,6 +76,20 @@ class OpenWebText(unittest.TestCase):
         untouched = [(i, text) for i, text in enumerate(documents) if (i, text) in expected]
         self.assertEqual([(one["id"], one["text"]) for one in whole], untouched)
 
+    def test_ids_are_added_as_there(self):
+        documents = [{"text": text} for text in texts_of("english")[:50]] + [
+            {"text": "a \" \\ \u0001 \u2028 \U0001f600", "adlr_id": "old", "z": [1, {"adlr_id": 2}]}, {"adlr_id": None, "text": ""}]
+        source, script = f"{self.folder}/in.jsonl", f"{self.folder}/script.jsonl"
+        with open(source, "w") as file:
+            file.write("".join(json.dumps(one, ensure_ascii=False) + "\n" for one in documents))
+        for prefix in ("web", "\u00e9 \"q\" \\ \t"):
+            subprocess.run([sys.executable, f"{SCRIPTS}/add_id.py", "--input-file", source, "--output-file", script,
+                            "--id-prefix", prefix], check=True, capture_output=True)
+            for flags in ([], ["--near-duplicates"]):  # None is alike.
+                kept, _ = self.clean("--input", source, "--id-prefix", prefix, *flags)
+                with open(script, "rb") as expected, open(f"{self.folder}/out.jsonl", "rb") as found:
+                    self.assertEqual(found.read(), expected.read())
+                self.assertEqual(len(kept), len(documents))
 
     def test_the_same_urls_stay(self):
         random.seed(2)

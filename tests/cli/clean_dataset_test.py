@@ -209,6 +209,21 @@ class CleanDataset(unittest.TestCase):
             self.fails_with("duplicates.of.*: paragraphs and lines require", "--input", source, *flags, *more)
         self.fails_with("duplicates.of.*: paragraphs and lines require", "--input", source, "--duplicates-of", "lines")
 
+    def test_ids_count_what_is_written(self):
+        documents = [{"text": f"{i % 3000} of them"} for i in range(9000)]
+        for memory in ("1GiB", "1MiB"):
+            kept, _ = self.clean(documents, "--exact-duplicates", "--memory", memory, "--id-prefix", "a", workers=5)
+            self.assertEqual(kept, [{**document, "adlr_id": f"a-{i:010}"} for i, document in enumerate(documents[:3000], 1)])
+        kept, _ = self.clean(documents, "--exact-duplicates", "--shuffle", "--id-prefix", "a")
+        self.assertEqual([one["adlr_id"] for one in kept], [f"a-{i:010}" for i in range(1, 3001)])
+        self.assertNotEqual(kept[0]["text"], documents[0]["text"])
+        source = self.write("in.jsonl", lines_of(documents))
+        done = self.run_program("--input", source, "--id-prefix", "a", output="none.txt.gz")
+        self.assertEqual(done.returncode, 2)
+        self.assertRegex(done.stderr, "expected JSON lines as output, found")
+        self.fails_with("id.prefix", "--input", source, "--id-prefix", "a", "--minhash-stage", "filter", "--minhash-folder",
+                        self.folder)
+
     def test_one_of_near_duplicates_stays(self):
         words = [f"w{chr(97 + i // 26)}{chr(97 + i % 26)}" for i in range(200)]
         documents = [{"text": " ".join(words)}, {"text": "short"}, {"text": " ".join(words + ["more", "of", "it"])},

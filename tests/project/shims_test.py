@@ -28,9 +28,14 @@ OF_PROGRAM = {
     "tools/checkpoint_util.py": "checkpoint_util",
     "tools/generate_samples_gpt.py": "generate",
     "tools/merge_datasets.py": "merge_datasets",
+    "tools/openwebtext/add_id.py": "clean_dataset",
     "tools/openwebtext/blacklist_urls.py": "clean_dataset",
+    "tools/openwebtext/cleanup_dataset.py": "clean_dataset",
     "tools/openwebtext/filter_ngrams.py": "clean_dataset",
+    "tools/openwebtext/find_duplicates.py": "clean_dataset",
+    "tools/openwebtext/group_duplicate_url.py": "clean_dataset",
     "tools/openwebtext/merge_jsons.py": "clean_dataset",
+    "tools/openwebtext/remove_group_duplicates.py": "clean_dataset",
     "tools/prepare_cache.py": "prepare_cache",
     "tools/preprocess_data.py": "preprocess_data",
     "tools/preprocess_data_fast.py": "preprocess_data",
@@ -150,6 +155,15 @@ class Shims(unittest.TestCase):
             done = run(scripts / "merge_jsons.py", "--json_path", folder, "--output_file", folder / "all.jsonl")
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual((folder / "all.jsonl").read_text(), "".join(lines))
+            done = run(scripts / "add_id.py", "--input-file", folder / "all.jsonl", "--output-file", folder / "ids.jsonl",
+                       "--id-prefix", "web", "--log-interval", 7)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual((folder / "ids.jsonl").read_text(), "".join(
+                line.replace("}", f', "adlr_id": "web-000000000{number}"}}') for number, line in enumerate(lines, 1)))
+            for script in ("cleanup_dataset", "find_duplicates", "group_duplicate_url", "remove_group_duplicates"):
+                done = run(scripts / f"{script}.py", folder / "all.jsonl", folder / "none.jsonl")
+                self.assertEqual((done.returncode, done.stdout), (1, ""))
+                self.assertRegex(done.stderr, f"^error: {script}.py: libmeg does not do what this script does: .*\n$")
             test = "These thirteen words are a test that nobody should ever be trained on"
             (folder / "test.jsonl").write_text(f'{{"text": "{test}"}}\n')
             (folder / "data.jsonl").write_text(f'{{"content": "{"Before. " * 99}{test}. {"After. " * 99}"}}\n')

@@ -187,6 +187,8 @@ void declare(Flags& flags, Arguments& arguments) {
   flags.list("--split", &arguments.splits, "NAME=SHARE...",
              "distribute documents over several files by a hash; --output has {split} in its name, "
              "as in clean_{split}.jsonl");
+  flags.value("--id-prefix", &options.id_prefix, "PREFIX",
+              "add the key adlr_id, PREFIX-0000000001 and so on in the order of writing");
   flags.toggle("--shuffle", &options.shuffle, "write documents in another order");
   flags.value("--seed", &arguments.seed, "N", "seed of --sample, --split and --shuffle")
       .range(0, kMost);

@@ -27,6 +27,7 @@ struct Kept {
   size_t first_piece = 0, pieces = 0;  ///< Among the part's.
   int64_t kept_pieces = 0;             ///< That are not blank.
   bool is_cut = false;                 ///< Pieces of the text go.
+  int64_t number = 0;                  ///< Among those that are written, from 1.
   bool is_held = false;                ///< Whether it stays is decided at the end.
 };
 
@@ -129,8 +130,9 @@ class PartCleaner : public preprocess::TextVisitor {
       kept_.resize(static_cast<size_t>(stay));
     }
     for (int64_t i = 0; i < stay; ++i) {
-      const Kept& document = kept_[static_cast<size_t>(i)];
+      Kept& document = kept_[static_cast<size_t>(i)];
       shared_.count_kept(document.split, document.text_bytes);
+      document.number = summary.kept;
     }
     return !is_enough;
   }
@@ -141,8 +143,14 @@ class PartCleaner : public preprocess::TextVisitor {
     for (const Kept& document : kept_) {
       std::string_view line = std::string_view(out_).substr(document.begin, document.size);
       if (document.is_cut) line = cut_line(document, line);
-      if (document.is_held) append_held(document, line);
-      if (!document.is_held) ready_[document.split].append(line);
+      std::string& lines = ready_[document.split];
+      if (document.is_held) {
+        append_held(document, line);
+      } else if (options_.id_prefix) {
+        editor_.append_with_id(line, document.number, lines);
+      } else {
+        lines.append(line);
+      }
     }
     for (std::string& lines : ready_) {
       if (lines.empty()) continue;

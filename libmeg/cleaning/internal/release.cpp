@@ -213,7 +213,11 @@ class Release {
   Status append(const HeldHeader& header, std::string_view line) {
     shared_.count_kept(header.split, header.text_bytes);
     std::string& block = blocks_[header.split];
-    block.append(line);
+    if (options_.id_prefix) {
+      editor_.append_with_id(line, shared_.summary.kept, block);
+    } else {
+      block.append(line);
+    }
     if (block.size() < kBlockBytes) return {};
     ready_.push_back({header.split, std::move(block)});
     block.clear();

@@ -1,5 +1,7 @@
 #include "libmeg/cleaning/internal/text_pieces.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "libmeg/cleaning/internal/shared_state.h"
@@ -55,13 +57,17 @@ void append_kept_pieces(std::string_view text, std::span<const TextPiece> pieces
 std::string_view LineEditor::text_of(std::string_view line) {
   is_json_ = !is_txt(options_.output);
   if (!is_json_) return line.substr(0, line.size() - 1);
+  return text::json_string_text(find_value(line, options_.json_keys.front()), buffer_);
+}
+
+std::string_view LineEditor::find_value(std::string_view line, std::string_view key) {
   line_.assign(line).append(text::kTextPadding, '\0');
   size_ = line.size();
   const std::string_view value =
-      text::find_json_value(std::string_view(line_).substr(0, size_), options_.json_keys.front());
-  begin_ = static_cast<size_t>(value.data() - line_.data());
+      text::find_json_value(std::string_view(line_).substr(0, size_), key);
+  begin_ = value.empty() ? line.rfind('}') : static_cast<size_t>(value.data() - line_.data());
   end_ = begin_ + value.size();
-  return text::json_string_text(value, buffer_);
+  return value;
 }
 
 void LineEditor::append_line(std::string_view text, std::string& out) const {
@@ -71,6 +77,14 @@ void LineEditor::append_line(std::string_view text, std::string& out) const {
   }
   out.append(line_, 0, begin_);
   text::append_json_string(text, out);
+  out.append(line_, end_, size_ - end_);
+}
+
+void LineEditor::append_with_id(std::string_view line, int64_t number, std::string& out) {
+  const bool is_new = find_value(line, "adlr_id").empty();
+  out.append(line_, 0, begin_);
+  if (is_new) out += ", \"adlr_id\": ";
+  text::append_json_string(fmt::format("{}-{:010}", *options_.id_prefix, number), out);
   out.append(line_, end_, size_ - end_);
 }
 

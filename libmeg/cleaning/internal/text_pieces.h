@@ -29,7 +29,7 @@ int64_t kept_piece_bytes(std::span<const TextPiece> pieces);
 /// Appends those pieces of a text that are not removed, with what stands before each but the first.
 void append_kept_pieces(std::string_view text, std::span<const TextPiece> pieces, std::string& out);
 
-/// Puts other texts into documents that are lines of an output already.
+/// Puts other texts and ids into documents that are lines of an output already.
 class LineEditor {
  public:
   explicit LineEditor(const CleanOptions& options) : options_(options) {}
@@ -40,11 +40,17 @@ class LineEditor {
   /// Appends the line that text_of() was given, with another text.
   void append_line(std::string_view text, std::string& out) const;
 
+  /// Appends a line of JSON with the id of the document of this number, from 1.
+  void append_with_id(std::string_view line, int64_t number, std::string& out);
+
  private:
+  /// Empty where the line has no such key.
+  std::string_view find_value(std::string_view line, std::string_view key);
+
   const CleanOptions& options_;
   std::string line_, buffer_;
   size_t size_ = 0;             // of the line, before its padding
-  size_t begin_ = 0, end_ = 0;  // of the text, with its quotes, in the line
+  size_t begin_ = 0, end_ = 0;  // of the value in the line; where it has none, of its place
   bool is_json_ = true;
 };
 
