@@ -285,7 +285,12 @@ Result<CleanSummary> write_removed(const CleanOptions& options) {
     const auto add = [&](const SignatureRecord& record) {
       return near.add(documents + record.document, record.text_bytes, record.signature);
     };
-    MEG_ASSIGN_OR_RETURN(const int64_t read, read_signatures(shards.back().signatures, add));
+    // Memory is needed for each document, so that there must be as many.
+    MEG_ASSIGN_OR_RETURN(const io::FileDescriptor held,
+                         io::FileDescriptor::open_regular(shards.back().documents));
+    MEG_ASSIGN_OR_RETURN(const int64_t held_bytes, held.size());
+    const int64_t most = held_bytes / static_cast<int64_t>(sizeof(HeldHeader));
+    MEG_ASSIGN_OR_RETURN(const int64_t read, read_signatures(shards.back().signatures, most, add));
     documents += read;
     ends.push_back(documents);
   }

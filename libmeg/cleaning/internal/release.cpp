@@ -31,6 +31,10 @@ class HeldDocuments {
                         "the held documents", shared_.files.size(), header.split);
     }
     MEG_ASSIGN_OR_RETURN(line, take(header.size));
+    if (header.text_bytes < 0 || header.text_bytes > std::ssize(line) || !line.ends_with('\n')) {
+      return make_error(StatusCode::kCorruption, "{}: expected a line with a text of {} bytes",
+                        "the held documents", header.text_bytes);
+    }
     return {};
   }
 

@@ -45,7 +45,7 @@ Result<int64_t> count_shards(const std::string& folder) {
     int size = 0;
     const std::string name = at->path().filename().string();
     if (std::sscanf(name.c_str(), "shard%5lldof%5lld.signatures%n", &index, &count, &size) != 2 ||
-        static_cast<size_t>(size) != name.size()) {
+        static_cast<size_t>(size) != name.size() || count < 1) {
       continue;
     }
     found.insert(index);
@@ -101,7 +101,7 @@ Result<io::AtomicFile*> SignatureWriter::finish(int64_t documents) {
   return &file_;
 }
 
-Result<int64_t> read_signatures(const std::string& path,
+Result<int64_t> read_signatures(const std::string& path, int64_t most_documents,
                                 const std::function<Status(const SignatureRecord&)>& take) {
   MEG_ASSIGN_OR_RETURN(const io::FileDescriptor file, io::FileDescriptor::open_regular(path));
   MEG_ASSIGN_OR_RETURN(const int64_t size, file.size());
@@ -113,6 +113,10 @@ Result<int64_t> read_signatures(const std::string& path,
   }
   if (head.magic != kMagic || head.documents < 0 || (size - kHeadSize) % kRecordSize != 0) {
     return make_error(StatusCode::kCorruption, "{}: expected a file of signatures", path);
+  }
+  if (head.documents > most_documents) {
+    return make_error(StatusCode::kCorruption, "{}: expected at most {} documents, found {}", path,
+                      most_documents, head.documents);
   }
   std::vector<SignatureRecord> records;
   int64_t last = -1;

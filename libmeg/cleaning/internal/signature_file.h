@@ -55,8 +55,8 @@ class SignatureWriter {
 };
 
 /// Hands the records of a file to `take`, in order; the number of documents. kCorruption for a file
-/// that is none.
-Result<int64_t> read_signatures(const std::string& path,
+/// that is none, or that claims more than `most_documents`.
+Result<int64_t> read_signatures(const std::string& path, int64_t most_documents,
                                 const std::function<Status(const SignatureRecord&)>& take);
 
 }  // namespace meg::cleaning

@@ -215,7 +215,7 @@ Status UrlRules::read_patterns(std::string_view text, const std::string& name) {
     if (!pattern->ok()) {
       return make_error(StatusCode::kInvalidArgument,
                         "{}: line {}: expected a regular expression, {}", name, number,
-                        pattern->error());
+                        text::printable_name(pattern->error(), 200));
     }
     patterns_->all.push_back(std::move(pattern));
   }
