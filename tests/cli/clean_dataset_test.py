@@ -139,13 +139,13 @@ class CleanDataset(unittest.TestCase):
         documents = [{"text": f"{i * 7919 % 20011} of many"} for i in range(60000)]
         expected = documents[:20011]
         source = self.write("in.jsonl", lines_of(documents))
-        for name in ("out.jsonl", "out.jsonl.gz"):  # 4096 texts fit into memory.
+        for name in ("out.jsonl", "out.jsonl.gz"):  # 6144 texts fit into memory.
             done = self.run_program("--input", source, "--exact-duplicates", "--memory", "1MiB", "--json", output=name)
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual(json.loads(done.stdout)["steps"][0]["removed"], 60000 - 20011)
             with (open if name == "out.jsonl" else gzip.open)(self.path(name), "rt") as file:
                 self.assertEqual([json.loads(line) for line in file], expected)
-        for most in (9999, 4096, 4095):
+        for most in (9999, 6145, 6144, 6143):
             kept, _ = self.clean(documents, "--exact-duplicates", "--memory", "1MiB", "--max-documents", most)
             self.assertEqual(kept, expected[:most])
         self.assertEqual(sorted(os.listdir(self.folder)), ["in.jsonl", "out.jsonl", "out.jsonl.gz"])
@@ -183,7 +183,7 @@ class CleanDataset(unittest.TestCase):
             self.assertTrue(all(count > 100 for count in counts.values()), counts)
             flags = ["--exact-duplicates", "--duplicates-of", unit]
             shuffled = {}
-            for memory in ("1GiB", "1MiB"):  # 4096 pieces fit into the latter.
+            for memory in ("1GiB", "1MiB"):  # 6144 pieces fit into the latter.
                 for workers in (1, 5):
                     kept, report = self.clean(documents, *flags, "--memory", memory, workers=workers)
                     self.assertEqual(kept, expected)
@@ -210,12 +210,12 @@ class CleanDataset(unittest.TestCase):
         self.fails_with("duplicates.of.*: paragraphs and lines require", "--input", source, "--duplicates-of", "lines")
 
     def test_ids_count_what_is_written(self):
-        documents = [{"text": f"{i % 3000} of them"} for i in range(9000)]
+        documents = [{"text": f"{i % 9000} of them"} for i in range(20000)]
         for memory in ("1GiB", "1MiB"):
             kept, _ = self.clean(documents, "--exact-duplicates", "--memory", memory, "--id-prefix", "a", workers=5)
-            self.assertEqual(kept, [{**document, "adlr_id": f"a-{i:010}"} for i, document in enumerate(documents[:3000], 1)])
+            self.assertEqual(kept, [{**document, "adlr_id": f"a-{i:010}"} for i, document in enumerate(documents[:9000], 1)])
         kept, _ = self.clean(documents, "--exact-duplicates", "--shuffle", "--id-prefix", "a")
-        self.assertEqual([one["adlr_id"] for one in kept], [f"a-{i:010}" for i in range(1, 3001)])
+        self.assertEqual([one["adlr_id"] for one in kept], [f"a-{i:010}" for i in range(1, 9001)])
         self.assertNotEqual(kept[0]["text"], documents[0]["text"])
         source = self.write("in.jsonl", lines_of(documents))
         done = self.run_program("--input", source, "--id-prefix", "a", output="none.txt.gz")

@@ -2,28 +2,52 @@
 
 #include <xxhash.h>
 
+#include <algorithm>
+#include <utility>
+
 namespace meg::cleaning {
 namespace {
 
-/// Of an unordered_set, with its bucket, while the table grows.
-constexpr size_t kBytesPerDigest = 64;
+constexpr size_t kFewestSlots = 1024;
+/// While the table grows there is a smaller one beside it.
+constexpr size_t kBytesPerSlot = 2 * sizeof(TextDigest);
 
 }  // namespace
 
 TextDigest text_digest(std::string_view text) {
   const XXH128_hash_t hash = XXH3_128bits(text.data(), text.size());
-  return {.high = hash.high64, .low = hash.low64};
+  const TextDigest digest{.high = hash.high64, .low = hash.low64};
+  return digest == TextDigest() ? TextDigest{.high = 0, .low = 1} : digest;
 }
 
 // Half of the memory is the set's, half that of what is decided at the end.
 ExactDuplicates::ExactDuplicates(const std::string& path, size_t bytes)
-    : most_(bytes / 2 / kBytesPerDigest), undecided_(path + ".digests", bytes / 2) {}
+    : most_(std::max(bytes / 2 / kBytesPerSlot, kFewestSlots)),
+      undecided_(path + ".digests", bytes / 2) {}
+
+TextDigest& ExactDuplicates::slot_of(const TextDigest& digest) {
+  size_t at = digest.low % seen_.size();
+  while (seen_[at] != digest && seen_[at] != TextDigest()) at = at + 1 == seen_.size() ? 0 : at + 1;
+  return seen_[at];
+}
+
+void ExactDuplicates::grow() {
+  const size_t size = std::min(std::max(2 * seen_.size(), kFewestSlots), most_);
+  const std::vector<TextDigest> old = std::exchange(seen_, std::vector<TextDigest>(size));
+  for (const TextDigest& digest : old) {
+    if (digest != TextDigest()) slot_of(digest) = digest;
+  }
+}
 
 Result<ExactDuplicates::Answer> ExactDuplicates::add(int64_t document, const TextDigest& digest) {
-  if (!is_full_ && seen_.size() < most_) {
-    return seen_.insert(digest).second ? Answer::kNew : Answer::kRepeated;
+  if (is_crowded() && seen_.size() < most_) grow();
+  TextDigest& slot = slot_of(digest);
+  if (slot == digest) return Answer::kRepeated;
+  if (!is_full_ && !is_crowded()) {
+    slot = digest;
+    ++count_;
+    return Answer::kNew;
   }
-  if (seen_.contains(digest)) return Answer::kRepeated;
   is_full_ = true;
   MEG_RETURN_IF_ERROR(
       undecided_.add({.digest = digest, .document = static_cast<uint64_t>(document)}));

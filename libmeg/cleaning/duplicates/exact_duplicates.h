@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <unordered_set>
 #include <vector>
 
 #include "libmeg/base/result.h"
@@ -12,7 +11,7 @@
 
 namespace meg::cleaning {
 
-/// The XXH3-128 of a text.
+/// The XXH3-128 of a text, never 0.
 struct TextDigest {
   uint64_t high = 0, low = 0;
 
@@ -47,13 +46,17 @@ class ExactDuplicates {
     auto operator<=>(const Record&) const = default;
   };
 
-  struct Hash {
-    size_t operator()(const TextDigest& digest) const { return digest.low; }
-  };
+  bool is_crowded() const { return count_ >= seen_.size() / 4 * 3; }
 
-  size_t most_;  // in memory
+  /// Where a digest is, or has its place.
+  TextDigest& slot_of(const TextDigest& digest);
+
+  void grow();
+
+  size_t most_;  // slots
   bool is_full_ = false;
-  std::unordered_set<TextDigest, Hash> seen_;
+  std::vector<TextDigest> seen_;  // slots of a hash table, probed one after another; 0 where empty
+  size_t count_ = 0;
   ExternalSorter<Record> undecided_;
 };
 
