@@ -61,8 +61,9 @@ class Interpreter {
   static constexpr size_t kBytesPerWork = 64;
   /// Bytes of one text.
   static constexpr size_t kMaxText = size_t{64} << 20;
-  /// Statements and expressions inside each other, calls of macros included.
-  static constexpr int kMaxDepth = 1000;
+  /// Statements and expressions inside each other, calls of macros included; the frames of
+  /// sanitizers are large.
+  static constexpr int kMaxDepth = 250;
 
   /// Counts what is inside each other while it lives.
   class Depth {
