@@ -42,20 +42,25 @@ struct Arguments {
 
 /// What is said of each command.
 struct Command {
-  std::string_view name, summary, example;
+  std::string_view name, summary, example, other_example;
 };
 
 constexpr Command kCommands[] = {
     {"slice", "takes documents from A to B, every Nth one, or as many as have N tokens.",
-     "dataset_tool slice corpus_text_document --documents 0:1000 --output-prefix first"},
+     "dataset_tool slice corpus_text_document --documents 0:1000 --output-prefix first",
+     "dataset_tool slice corpus_text_document --every 10 --tokens 1000000 --output-prefix tenth"},
     {"exclude", "leaves documents out.",
-     "dataset_tool exclude corpus_text_document --documents 17,40:60 --output-prefix clean"},
+     "dataset_tool exclude corpus_text_document --documents 17,40:60 --output-prefix clean",
+     "dataset_tool exclude corpus_text_document --matching crawl --output-prefix books"},
     {"keep", "takes the documents that are named, in their order.",
-     "dataset_tool keep corpus_text_document --document-list good.txt --output-prefix good"},
+     "dataset_tool keep corpus_text_document --document-list good.txt --output-prefix good",
+     "dataset_tool keep corpus_text_document --documents 0,10:20 --copy --output-prefix few"},
     {"shuffle", "puts all documents into a random order.",
-     "dataset_tool shuffle corpus_text_document --seed 1234 --output-prefix shuffled"},
+     "dataset_tool shuffle corpus_text_document --seed 1234 --output-prefix shuffled",
+     "dataset_tool shuffle corpus_text_document --copy --output-prefix shuffled"},
     {"sort", "puts all documents in order.",
-     "dataset_tool sort corpus_text_document --by length --output-prefix sorted"},
+     "dataset_tool sort corpus_text_document --by length --output-prefix sorted",
+     "dataset_tool sort corpus_text_document --descending --output-prefix longest_first"},
 };
 
 void declare_selection(Flags& flags, Arguments& arguments) {
@@ -82,7 +87,7 @@ std::optional<int> parse(int argc, const char* const* argv, const Command& comma
                          Arguments& arguments) {
   arguments.command = command.name;
   Flags flags(fmt::format("dataset_tool {}", command.name), std::string(command.summary));
-  flags.examples({std::string(command.example)});
+  flags.examples({std::string(command.example), std::string(command.other_example)});
   flags.positional("PREFIX", &arguments.prefix, "the dataset, may end in .bin or .idx");
   if (command.name == "shuffle") {
     flags.group("Order");
