@@ -188,7 +188,9 @@ int main(int argc, const char* const* argv) {
               "are the most likely ones.");
   flags.examples(
       {"score --input examples.jsonl --output scores.jsonl --load checkpoints "
-       "--vocab-file gpt2-vocab.json --merge-file gpt2-merges.txt"});
+       "--vocab-file gpt2-vocab.json --merge-file gpt2-merges.txt",
+       "score --input examples.jsonl --logprobs --load checkpoints --bf16 --vocab-file "
+       "gpt2-vocab.json --merge-file gpt2-merges.txt"});
   declare_flags(flags, score_flags);
   if (const std::optional<int> code = flags.parse(argc, argv)) return *code;
   const Status usage = finish_inference_flags(flags, score_flags.inference);
