@@ -56,8 +56,7 @@ Variables special_tokens(const Json& config) {
 
 Result<std::string> content_of(const std::string& path) {
   MEG_ASSIGN_OR_RETURN(const io::MappedFile file, io::MappedFile::open(path));
-  const auto bytes = file.bytes();
-  return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  return std::string(file.text());
 }
 
 }  // namespace

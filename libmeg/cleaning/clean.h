@@ -68,8 +68,8 @@ struct DecontaminateOptions {
   Contaminated contaminated = Contaminated::kCut;
   int64_t max_ngram_size = 13;  ///< Of a text with fewer words all of them are one n-gram,
   int64_t min_ngram_size = 8;   ///< unless there are fewer than this.
-  /// N-grams that occur in at least so many documents are taken for common phrases and ignored; 0:
-  /// none are, and the input is read only once.
+  /// N-grams that occur in at least this many documents are taken for common phrases and ignored;
+  /// 0: none are, and the input is read only once.
   int64_t key_threshold = 10;
   int64_t remove_char_each_side = 200;  ///< Cut around an n-gram, and on to the end of a sentence.
   int64_t filter_text_char_len = 200;   ///< Parts of no more characters go.
@@ -101,7 +101,7 @@ struct CleanOptions {
   std::optional<DecontaminateOptions> decontaminate;
   bool exact_duplicates = false;  ///< Of equal texts only the first stays.
   /// Of equal paragraphs (between two LF or more) or lines of all texts only the first stays, but
-  /// blank ones stay; a text in which no others do goes. Not with near_duplicates.
+  /// those of whitespace alone stay; a text in which no others do goes. Not with near_duplicates.
   DuplicateUnit duplicate_unit = DuplicateUnit::kDocument;
   std::string duplicates_by;  ///< Compares the values of this JSON key, not texts.
   /// Of texts that share about 0.72 of their 5-grams of words or more only one stays, by the

@@ -6,7 +6,6 @@
 #include <array>
 #include <cerrno>
 #include <filesystem>
-#include <limits>
 #include <optional>
 #include <span>
 #include <utility>
@@ -238,7 +237,7 @@ class ViewWriter {
           MEG_RETURN_IF_ERROR(writer.add(before + documents[document] - sequences.begin));
         }
         before += sequences.end - sequences.begin;
-        if (begin < end) MEG_RETURN_IF_ERROR(writer.add(before));
+        MEG_RETURN_IF_ERROR(writer.add(before));
       }
       return {};
     });

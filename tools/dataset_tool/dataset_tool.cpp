@@ -127,7 +127,7 @@ Result<DocumentRanges> named_documents(const Arguments& arguments, const Indexed
   if (arguments.matching) {
     const Result<DocumentRanges> found = documents_from(set, *arguments.matching);
     if (found.has_value() && found->empty()) {
-      warning(fmt::format("--matching: no document is from such a source"));
+      warning("--matching: no document is from such a source");
     }
     return found;
   }
@@ -144,18 +144,15 @@ Result<dataset::DocumentOrder> order_of(const Arguments& arguments, const Indexe
   if (arguments.command == "sort") return by_length(set, arguments.descending);
   MEG_ASSIGN_OR_RETURN(DocumentRanges ranges, named_documents(arguments, set));
   if (arguments.command == "exclude") ranges = others(ranges, set.document_count());
-  if (arguments.tokens && arguments.every == 1) {
-    MEG_ASSIGN_OR_RETURN(ranges, within_tokens(set, ranges, *arguments.tokens));
-  } else if (arguments.tokens) {
-    DocumentRanges chosen;
-    MEG_RETURN_IF_ERROR(every(ranges, arguments.every)([&](int64_t begin, int64_t end) {
-      chosen.push_back({begin, end});
-      return Status();
-    }));
-    MEG_ASSIGN_OR_RETURN(ranges, within_tokens(set, chosen, *arguments.tokens));
-    return in_order(std::move(ranges));
-  }
-  return every(std::move(ranges), arguments.every);
+  const dataset::DocumentOrder chosen = every(std::move(ranges), arguments.every);
+  if (!arguments.tokens) return chosen;
+  DocumentRanges kept;
+  MEG_RETURN_IF_ERROR(chosen([&](int64_t begin, int64_t end) {
+    kept.push_back({begin, end});
+    return Status();
+  }));
+  MEG_ASSIGN_OR_RETURN(kept, within_tokens(set, kept, *arguments.tokens));
+  return in_order(std::move(kept));
 }
 
 void print_summary(const Arguments& arguments, const dataset::ViewSummary& summary,

@@ -129,7 +129,7 @@ Result<DocumentRanges> parse_documents(const std::string& text, int64_t count) {
 
 Result<DocumentRanges> read_documents(const std::string& path, int64_t count) {
   MEG_ASSIGN_OR_RETURN(const io::MappedFile file, io::MappedFile::open(path));
-  std::string_view rest(reinterpret_cast<const char*>(file.bytes().data()), file.size());
+  std::string_view rest = file.text();
   DocumentRanges ranges;
   for (int64_t line = 1; !rest.empty(); ++line) {
     const size_t end = std::min(rest.find('\n'), rest.size());
@@ -175,12 +175,6 @@ DocumentRanges others(const DocumentRanges& ranges, int64_t count) {
   }
   if (at < count) kept.push_back({at, count});
   return kept;
-}
-
-int64_t document_count(const DocumentRanges& ranges) {
-  int64_t count = 0;
-  for (const SequenceRange& range : ranges) count += range.end - range.begin;
-  return count;
 }
 
 dataset::DocumentOrder in_order(DocumentRanges ranges) {

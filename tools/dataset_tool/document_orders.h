@@ -29,8 +29,6 @@ Result<DocumentRanges> documents_from(const dataset::IndexedDataset& set,
 /// All documents but those of `ranges`.
 DocumentRanges others(const DocumentRanges& ranges, int64_t count);
 
-int64_t document_count(const DocumentRanges& ranges);
-
 dataset::DocumentOrder in_order(DocumentRanges ranges);
 
 /// Every n-th document of the ranges.

@@ -20,13 +20,6 @@ using Filter = Result<Value> (*)(Interpreter&, const Value&, Arguments);
 using Test = Result<bool> (*)(Interpreter&, const Value&, Arguments);
 using A = Arguments;
 
-/// The result of a filter without arguments.
-Result<Value> text_made(std::string_view name, Arguments arguments, Result<std::string> text) {
-  MEG_RETURN_IF_ERROR(bound(name, std::move(arguments), {}).status());
-  if (!text.has_value()) return text.error();
-  return Value::text(*std::move(text));
-}
-
 /// The value at "a.b.0" below a value.
 Result<Value> at_path(const Value& value, const Value& path) {
   if (path.integer()) return Interpreter::item_of(value, path);

@@ -46,7 +46,7 @@ bool is_cased(char32_t c) {
   return utf8proc_isupper(number_of(c)) != 0 || utf8proc_islower(number_of(c)) != 0;
 }
 
-/// As str.title() (is_filter: as Jinja's filter, whose words begin after other characters).
+/// As str.title(); the words of Jinja's filter begin after other characters.
 Result<std::string> titled(std::string_view text) {
   std::string made;
   bool in_word = false;
@@ -264,12 +264,13 @@ Result<Value> all_are_digits(const std::string& text, Arguments arguments, bool 
   return answer;
 }
 
-using TextMethod = Result<Value> (*)(const std::string&, Arguments);
-
-Result<Value> as_value(Result<std::string> text) {
-  if (!text.has_value()) return text.error();
-  return Value::text(*std::move(text));
+Result<Value> all_are_of_case(std::string_view function, const std::string& text,
+                              Arguments arguments, bool is_upper) {
+  MEG_RETURN_IF_ERROR(bound(function, std::move(arguments), {}).status());
+  return Value(is_of_case(text, is_upper));
 }
+
+using TextMethod = Result<Value> (*)(const std::string&, Arguments);
 
 const std::map<std::string, TextMethod, std::less<>>& text_methods() {
   using S = const std::string&;
@@ -300,36 +301,15 @@ const std::map<std::string, TextMethod, std::less<>>& text_methods() {
       {"isdigit", [](S s, Arguments a) { return all_are_digits(s, std::move(a), false); }},
       {"isalnum", [](S s, Arguments a) { return all_are_digits(s, std::move(a), true); }},
       {"isupper",
-       [](S s, Arguments a) -> Result<Value> {
-         MEG_RETURN_IF_ERROR(bound("isupper", std::move(a), {}).status());
-         return Value(is_of_case(s, true));
-       }},
+       [](S s, Arguments a) { return all_are_of_case("isupper", s, std::move(a), true); }},
       {"islower",
-       [](S s, Arguments a) -> Result<Value> {
-         MEG_RETURN_IF_ERROR(bound("islower", std::move(a), {}).status());
-         return Value(is_of_case(s, false));
-       }},
-      {"format", [](S s, Arguments a) { return as_value(brace_formatted(s, a)); }},
-      {"upper",
-       [](S s, Arguments a) -> Result<Value> {
-         MEG_RETURN_IF_ERROR(bound("upper", std::move(a), {}).status());
-         return as_value(upper(s));
-       }},
-      {"lower",
-       [](S s, Arguments a) -> Result<Value> {
-         MEG_RETURN_IF_ERROR(bound("lower", std::move(a), {}).status());
-         return Value::text(lower(s));
-       }},
+       [](S s, Arguments a) { return all_are_of_case("islower", s, std::move(a), false); }},
+      {"format", [](S s, Arguments a) { return text_made("format", {}, brace_formatted(s, a)); }},
+      {"upper", [](S s, Arguments a) { return text_made("upper", std::move(a), upper(s)); }},
+      {"lower", [](S s, Arguments a) { return text_made("lower", std::move(a), lower(s)); }},
       {"capitalize",
-       [](S s, Arguments a) -> Result<Value> {
-         MEG_RETURN_IF_ERROR(bound("capitalize", std::move(a), {}).status());
-         return as_value(capitalized(s));
-       }},
-      {"title",
-       [](S s, Arguments a) -> Result<Value> {
-         MEG_RETURN_IF_ERROR(bound("title", std::move(a), {}).status());
-         return as_value(titled(s));
-       }},
+       [](S s, Arguments a) { return text_made("capitalize", std::move(a), capitalized(s)); }},
+      {"title", [](S s, Arguments a) { return text_made("title", std::move(a), titled(s)); }},
       {"removeprefix",
        [](S s, Arguments a) -> Result<Value> {
          MEG_ASSIGN_OR_RETURN(const std::string part, text_argument("removeprefix", std::move(a)));
@@ -448,6 +428,12 @@ Result<std::vector<Value>> bound(std::string_view function, Arguments arguments,
                       parameters.begin()[i]);
   }
   return given;
+}
+
+Result<Value> text_made(std::string_view function, Arguments arguments, Result<std::string> text) {
+  MEG_RETURN_IF_ERROR(bound(function, std::move(arguments), {}).status());
+  if (!text.has_value()) return text.error();
+  return Value::text(*std::move(text));
 }
 
 Result<int64_t> integer_or(std::string_view function, const Value& argument, int64_t otherwise) {

@@ -20,6 +20,9 @@ Result<std::vector<Value>> bound(std::string_view function, Arguments arguments,
 /// The argument as an integer, or `otherwise` where it was not given.
 Result<int64_t> integer_or(std::string_view function, const Value& argument, int64_t otherwise);
 
+/// The result of a method or filter that takes no arguments.
+Result<Value> text_made(std::string_view function, Arguments arguments, Result<std::string> text);
+
 /// Python's method of a str, list or dict, bound to `of`; nothing where there is none of this name.
 /// Those that would change a value are refused when they are called, as in Jinja's immutable
 /// sandbox.

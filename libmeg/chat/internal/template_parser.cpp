@@ -420,28 +420,23 @@ class Parser {
     return value;
   }
 
-  Result<NodePtr> parse_or() {
-    MEG_ASSIGN_OR_RETURN(NodePtr left, parse_and());
-    while (current().is_name("or")) {
+  template <class ParseNext>
+  Result<NodePtr> parse_logical(Kind kind, std::string_view name, ParseNext&& parse_next) {
+    MEG_ASSIGN_OR_RETURN(NodePtr left, parse_next());
+    while (current().is_name(name)) {
       MEG_RETURN_IF_ERROR(add_link());
-      NodePtr node = make(Kind::kOr);
+      NodePtr node = make(kind);
       ++at_;
-      MEG_ASSIGN_OR_RETURN(NodePtr right, parse_and());
+      MEG_ASSIGN_OR_RETURN(NodePtr right, parse_next());
       left = with_children(std::move(node), std::move(left), std::move(right));
     }
     return left;
   }
 
-  Result<NodePtr> parse_and() {
-    MEG_ASSIGN_OR_RETURN(NodePtr left, parse_not());
-    while (current().is_name("and")) {
-      MEG_RETURN_IF_ERROR(add_link());
-      NodePtr node = make(Kind::kAnd);
-      ++at_;
-      MEG_ASSIGN_OR_RETURN(NodePtr right, parse_not());
-      left = with_children(std::move(node), std::move(left), std::move(right));
-    }
-    return left;
+  Result<NodePtr> parse_or() {
+    return parse_logical(Kind::kOr, "or", [this] {
+      return parse_logical(Kind::kAnd, "and", [this] { return parse_not(); });
+    });
   }
 
   Result<NodePtr> parse_not() {

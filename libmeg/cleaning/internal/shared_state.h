@@ -29,7 +29,7 @@ struct HeldHeader {
   uint64_t is_cut;  ///< 1 where pieces of the text were removed
 };
 
-/// The place of a text of so many bytes in LengthCounts.
+/// The place in LengthCounts of a text of this many bytes.
 inline size_t length_class(int64_t bytes) {
   const auto width = static_cast<size_t>(std::bit_width(static_cast<uint64_t>(bytes)));
   return std::min(std::max<size_t>(width, 1), LengthCounts().size()) - 1;
@@ -47,7 +47,8 @@ struct SharedState {
   std::function<Result<size_t>(int64_t, std::span<std::byte>)> read_held;  ///< At an offset.
   int64_t held = 0;                                                        ///< documents
   int64_t held_bytes = 0;                                                  ///< written
-  int64_t held_pieces = 0;  ///< paragraphs or lines of held documents, but for blank ones
+  int64_t held_pieces =
+      0;  ///< paragraphs or lines of held documents, except those of whitespace alone
   CleanSummary summary;
   StepCounts* exact_counts = nullptr;
   StepCounts* near_counts = nullptr;

@@ -86,7 +86,8 @@ class NgramFilter {
   /// Counts the document for each n-gram that it has.
   void count(std::string_view text);
 
-  /// The parts of the document that are left: itself where it has no n-gram. Views into it.
+  /// The parts of the document that are left: the whole document if it has no n-gram. Views into
+  /// it.
   const std::vector<std::string_view>& cut(std::string_view text);
 
  private:

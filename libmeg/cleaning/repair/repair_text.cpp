@@ -21,7 +21,7 @@ constexpr std::string_view kRules[] = {
     "fix_c1_controls", "fix_latin_ligatures",     "fix_character_width",  "uncurl_quotes",
     "fix_line_breaks", "remove_terminal_escapes", "remove_control_chars", "nfc"};
 
-// A segment of ftfy: a line, or so many characters of a longer one.
+// A segment of ftfy: a line, or this many characters of a longer one.
 constexpr size_t kLongestSegment = 1'000'000;
 
 /// What Windows-1252 has at 0x80 and on; 0 where it has nothing.
