@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""scripts/check_skips.py on made-up results of ctest.
+"""scripts/check_results.py on made-up results of ctest.
 
-check_skips_test.py
+check_results_test.py
 """
 import os
 import pathlib
@@ -20,22 +20,27 @@ without shared | : no shared folder | why
 """
 
 
-class CheckSkips(unittest.TestCase):
+class CheckResults(unittest.TestCase):
     def setUp(self):
         self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
         (self.folder / "list").write_text(LIST)
         (self.folder / "shared").mkdir()
 
-    def refused(self, *cases, shared="shared"):
-        """What is printed of cases (name, is skipped, output)."""
+    def printed(self, *cases, shared="shared"):
+        """What is printed of cases (name, "skipped", "failure" or nothing, output)."""
         (self.folder / "results").write_text("<testsuite>" + "".join(
-            f'<testcase name="{name}">{"<skipped/>" if skipped else ""}<system-out>{escape(output)}</system-out>'
-            "</testcase>" for name, skipped, output in cases) + "</testsuite>")
+            f'<testcase name="{name}">{f"<{end}/>" if end else ""}<system-out>{escape(output)}</system-out>'
+            "</testcase>" for name, end, output in cases) + "</testsuite>")
         done = subprocess.run(
-            [sys.executable, ROOT / "scripts/check_skips.py", self.folder / "results", self.folder / "list"],
+            [sys.executable, ROOT / "scripts/check_results.py", self.folder / "results", self.folder / "list"],
             env={**os.environ, "MEG_SHARED": str(self.folder / shared)}, capture_output=True, text=True)
         lines = done.stderr.splitlines()
         self.assertEqual(done.returncode, 1 if lines else 0, done.stderr)
+        return lines
+
+    def refused(self, *cases, shared="shared"):
+        """The skips that are refused, of cases (name, is skipped, output)."""
+        lines = self.printed(*((name, "skipped" if skipped else "", output) for name, skipped, output in cases), shared=shared)
         return [line.partition("allowed_skips.txt: ")[2] for line in lines]
 
     def test_what_passed_is_no_skip(self):
@@ -55,6 +60,11 @@ class CheckSkips(unittest.TestCase):
     def test_skipped_cases_of_a_python_test_count(self):
         self.assertEqual(self.refused(("some", False, "Ran 3 tests in 1s\n\nOK (skipped=2)\n")), [])
         self.assertEqual(self.refused(("some", False, "Ran 3 tests in 1s\n\nOK (skipped=3)\n")), ["some: skipped=3"])
+
+    def test_the_end_of_a_failed_tests_output_is_shown(self):
+        output = "".join(f"line {i}\n" for i in range(100))
+        self.assertEqual(self.printed(("A", "", output), ("B", "failure", output), ("C", "failure", "")),
+                         ["failed: B", *(f"  line {i}" for i in range(60, 100)), "failed: C"])
 
     def test_the_shared_folder_is_no_excuse_where_it_is(self):
         case = ("a", True, "skipped: no shared folder with checkpoints\n")

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Fails where a run of ctest skipped a test that tests/allowed_skips.txt does not list.
+"""Says of a run of ctest what went wrong, after its own summary, where logs that are cut still show it.
 
-check_skips.py JUNIT [LIST]
+check_results.py JUNIT [LIST]
 
-JUNIT: what `ctest --output-junit` wrote. Prints each skip that is not allowed, exits 1 if there is any.
+JUNIT: what `ctest --output-junit` wrote. Prints each skip that tests/allowed_skips.txt (or LIST) does not list, and the
+end of each failed test's output; exits 1 if there is any of them.
 """
 import os
 import pathlib
@@ -17,11 +18,21 @@ SHARED = pathlib.Path(os.environ.get("MEG_SHARED") or ROOT.parent / "shared")
 REASONS = re.compile(r"^(?:.*: Skipped\n|skipped: |SKIPPED \S+: )(.*)$", re.MULTILINE)
 # The last line of unittest and of pytest, for cases within one test of ctest.
 CASES = re.compile(r"^(?:OK \(.*skipped=(\d+).*\)|\d+ passed.* (\d+) skipped.* in [\d.]+s.*)$", re.MULTILINE)
+# Of a failed test's output.
+LAST_LINES = 40
 
 
-def skips(junit):
+def failures(cases):
+    """NAME, and the end of the output, of every test that failed."""
+    for case in cases:
+        if case.find("failure") is not None:
+            lines = (case.findtext("system-out") or "").splitlines()
+            yield case.get("name"), lines[-LAST_LINES:]
+
+
+def skips(cases):
     """NAME: REASON of every test that was skipped, and of every one of which some cases were."""
-    for case in xml.etree.ElementTree.parse(junit).iter("testcase"):
+    for case in cases:
         output = case.findtext("system-out") or ""
         if case.find("skipped") is not None:
             reason = REASONS.search(output)
@@ -43,10 +54,14 @@ def allowed(path):
 
 def main():
     patterns = list(allowed(pathlib.Path(sys.argv[2]) if len(sys.argv) > 2 else ROOT / "tests/allowed_skips.txt"))
-    refused = [skip for skip in skips(sys.argv[1]) if not any(pattern.search(skip) for pattern in patterns)]
+    cases = list(xml.etree.ElementTree.parse(sys.argv[1]).iter("testcase"))
+    refused = [skip for skip in skips(cases) if not any(pattern.search(skip) for pattern in patterns)]
     for skip in refused:
         print(f"skipped, but not in tests/allowed_skips.txt: {skip}", file=sys.stderr)
-    return 1 if refused else 0
+    failed = list(failures(cases))
+    for name, lines in failed:
+        print(f"failed: {name}", *lines, sep="\n  ", file=sys.stderr)
+    return 1 if refused or failed else 0
 
 
 if __name__ == "__main__":
