@@ -290,10 +290,12 @@ class ViewWriter {
     MEG_ASSIGN_OR_RETURN(
         auto libmeg,
         create_libmeg_file(prefix_, {.tokenizer = std::move(tokenizer), .view = summary_.view}));
+    // An older index goes first: it must neither stand beside the new link nor, where it is that of
+    // a view, without the PREFIX.libmeg that says so.
+    std::error_code failed;
+    fs::remove(prefix_ + ".idx", failed);
+    if (failed) return errno_error(failed.value(), prefix_ + ".idx");
     MEG_RETURN_IF_ERROR(remove_companion_files(prefix_));
-    // An older index must not stand beside the new link.
-    std::error_code absent;
-    fs::remove(prefix_ + ".idx", absent);
     MEG_RETURN_IF_ERROR(link_bin());
     std::vector<io::AtomicFile*> files;
     if (libmeg) files.push_back(&*libmeg);

@@ -58,6 +58,7 @@ Result<IndexedDatasetBuilder> IndexedDatasetBuilder::create(const std::string& p
   }
   // Lock before the files: it keeps another process from writing the same pair at the same time.
   MEG_ASSIGN_OR_RETURN(io::FileLock lock, lock_dataset(prefix));
+  MEG_RETURN_IF_ERROR(check_is_no_view(prefix));
   MEG_ASSIGN_OR_RETURN(io::AtomicFile bin, create_file(prefix + ".bin", kept, kResumeSuffix));
   MEG_ASSIGN_OR_RETURN(io::AtomicFile idx, create_file(prefix + ".idx", kept, kResumeSuffix));
   // The spools are never published; as partial files they vanish whatever happens.

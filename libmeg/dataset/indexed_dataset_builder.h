@@ -48,8 +48,8 @@ class IndexedDatasetBuilder {
   };
 
   /// prefix: may end in ".bin" or ".idx". kInvalidArgument for a dtype or modes that the format
-  /// cannot have and for files that are pipes or devices, kIoError if another process is writing
-  /// this dataset.
+  /// cannot have, for files that are pipes or devices and for the name of a view, kIoError if
+  /// another process is writing this dataset.
   static Result<IndexedDatasetBuilder> create(const std::string& prefix, const Options& options);
   IndexedDatasetBuilder(IndexedDatasetBuilder&&) noexcept;
   IndexedDatasetBuilder& operator=(IndexedDatasetBuilder&&) noexcept;

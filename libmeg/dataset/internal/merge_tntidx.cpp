@@ -192,6 +192,7 @@ Result<MergeSummary> merge_tntidx(const std::vector<std::string>& prefixes,
   }
   MEG_ASSIGN_OR_RETURN(const std::vector<TntIndex> indices, open_all(prefixes));
   MEG_ASSIGN_OR_RETURN(const io::FileLock lock, lock_dataset(output_prefix));
+  MEG_RETURN_IF_ERROR(check_is_no_view(output_prefix));
   MEG_ASSIGN_OR_RETURN(io::AtomicFile bin, io::AtomicFile::create_regular(output_prefix + ".bin"));
   MEG_ASSIGN_OR_RETURN(io::AtomicFile idx, io::AtomicFile::create_regular(output_prefix + ".idx"));
   MergeSummary summary;

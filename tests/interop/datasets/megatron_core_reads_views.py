@@ -239,11 +239,23 @@ class Views(unittest.TestCase):
         self.tool("slice", self.path("d"), "--output-prefix", self.path("v"))
         self.assertIn("v.bin: expected another file than the source's",
                       self.error_of("shuffle", self.path("d"), "--copy", "--output-prefix", self.path("v")))
+        # Files are written through links: this would replace d.bin.
+        merged = self.run_program("merge_datasets", self.path("other"), "--output-prefix", self.path("v"))
+        self.assertEqual(merged.returncode, 1)
+        self.assertIn("v.bin: expected a file of the dataset's own as output, found the link of a view to d.bin", merged.stderr)
         self.assertEqual(read_dataset(self.path("other")), before)
         self.assertEqual(read_dataset(self.path("v")), self.documents)
         # A view takes the place of a view.
         self.tool("slice", self.path("d"), "--documents", ":5", "--output-prefix", self.path("v"))
         self.assertEqual(read_dataset(self.path("v")), self.documents[:5])
+
+    def test_no_index_stays_when_a_view_cannot_be_replaced(self):
+        # What a kill between two removals leaves, without the kill: the index of a view is none without the file that says so.
+        self.tool("shuffle", self.path("d"), "--output-prefix", self.path("v"))
+        os.makedirs(self.path("v.provenance", "full"))
+        self.assertIn("v.provenance: Directory not empty", self.error_of(
+            "shuffle", self.path("d"), "--seed", 3, "--output-prefix", self.path("v")))
+        self.assertFalse(os.path.exists(self.path("v.idx")))
 
     def test_bad_input_is_one_line(self):
         out = ("--output-prefix", self.path("x"))
