@@ -1,10 +1,7 @@
 #include "libmeg/dataset/dataset_view.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <filesystem>
 #include <optional>
 #include <span>
@@ -15,9 +12,9 @@
 #include "libmeg/dataset/dataset_tokenizer.h"
 #include "libmeg/dataset/index_format.h"
 #include "libmeg/dataset/indexed_dataset_builder.h"
-#include "libmeg/dataset/internal/companion_files.h"
 #include "libmeg/dataset/internal/dataset_lock.h"
 #include "libmeg/dataset/internal/libmeg_file.h"
+#include "libmeg/dataset/internal/view_files.h"
 #include "libmeg/dataset/provenance.h"
 #include "libmeg/dataset/provenance_writer.h"
 #include "libmeg/io/atomic_file.h"
@@ -102,20 +99,12 @@ class ViewWriter {
       return make_error(StatusCode::kInvalidArgument,
                         "{}: expected another dataset than the source as output", prefix_);
     }
+    if (!options_.copy) return check_place_of_link(prefix_);
+    // Writing through the link would replace the source.
     const std::string bin = prefix_ + ".bin";
-    if (options_.copy) {
-      // Writing through the link would replace the source.
-      if (fs::equivalent(source_.bin().path(), bin, absent)) {
-        return make_error(StatusCode::kInvalidArgument,
-                          "{}: expected another file than the source's, found a link to it", bin);
-      }
-    } else if (fs::exists(fs::symlink_status(bin, absent)) && !fs::is_symlink(bin, absent)) {
-      return make_error(StatusCode::kInvalidArgument,
-                        "{}: expected no file, or the link of a view, found data, to which other "
-                        "views may point",
-                        bin);
-    }
-    return {};
+    if (!fs::equivalent(source_.bin().path(), bin, absent)) return {};
+    return make_error(StatusCode::kInvalidArgument,
+                      "{}: expected another file than the source's, found a link to it", bin);
   }
 
   /// Calls use() with the parts of the order, some thousand at a time: their places in the arrays
@@ -260,47 +249,13 @@ class ViewWriter {
     return write_array(idx, source_.sequence_modes());
   }
 
-  /// What the link says, relative to its folder.
-  Result<ViewOf> view_of() const {
-    std::error_code error;
-    const fs::path folder = fs::weakly_canonical(fs::absolute(prefix_).parent_path(), error);
-    const fs::path target = fs::canonical(source_.bin().path(), error);
-    if (error) return errno_error(error.value(), source_.bin().path());
-    return ViewOf{target.lexically_relative(folder).string(), source_.bin().size()};
-  }
-
-  /// Puts the link in place of an older one.
-  Status link_bin() const {
-    const std::string bin = prefix_ + ".bin";
-    const std::string partial = bin + ".partial";  // of a killed holder of the lock, if it is there
-    ::unlink(partial.c_str());
-    if (::symlink(summary_.view->bin.c_str(), partial.c_str()) != 0) return errno_error(errno, bin);
-    if (::rename(partial.c_str(), bin.c_str()) == 0) return {};
-    const Status status = errno_error(errno, bin);
-    ::unlink(partial.c_str());
-    return status;
-  }
-
   Status write_view(std::optional<DatasetTokenizer> tokenizer) {
     MEG_ASSIGN_OR_RETURN(const io::FileLock lock, lock_dataset(prefix_));
-    MEG_ASSIGN_OR_RETURN(summary_.view, view_of());
+    MEG_ASSIGN_OR_RETURN(summary_.view, describe_view(source_.bin().path(), prefix_));
     MEG_ASSIGN_OR_RETURN(io::AtomicFile idx, io::AtomicFile::create_regular(prefix_ + ".idx"));
     MEG_RETURN_IF_ERROR(write_idx(idx));
     MEG_ASSIGN_OR_RETURN(auto provenance, provenance_of_documents());
-    MEG_ASSIGN_OR_RETURN(
-        auto libmeg,
-        create_libmeg_file(prefix_, {.tokenizer = std::move(tokenizer), .view = summary_.view}));
-    // An older index goes first: it must neither stand beside the new link nor, where it is that of
-    // a view, without the PREFIX.libmeg that says so.
-    std::error_code failed;
-    fs::remove(prefix_ + ".idx", failed);
-    if (failed) return errno_error(failed.value(), prefix_ + ".idx");
-    MEG_RETURN_IF_ERROR(remove_companion_files(prefix_));
-    MEG_RETURN_IF_ERROR(link_bin());
-    std::vector<io::AtomicFile*> files;
-    if (libmeg) files.push_back(&*libmeg);
-    files.push_back(&idx);
-    MEG_RETURN_IF_ERROR(io::AtomicFile::commit_all(files));
+    MEG_RETURN_IF_ERROR(publish_view(prefix_, idx, *summary_.view, std::move(tokenizer)));
     return provenance ? provenance->publish() : Status();
   }
 

@@ -13,8 +13,9 @@ namespace meg::dataset {
 
 /// What PREFIX.libmeg says of a view.
 struct ViewOf {
-  std::string bin;    ///< The file that PREFIX.bin links to, as the link names it.
-  int64_t bytes = 0;  ///< Its size when the view was made.
+  std::string bin;          ///< The file that PREFIX.bin links to, as the link names it.
+  int64_t bytes = 0;        ///< Its size when the view was made.
+  std::string blocks = {};  ///< A digest of some blocks of it then; empty: not known.
 };
 
 /// nullopt for a dataset that write_dataset_view() did not write. kCorruption if the file is not

@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "libmeg/base/bytes.h"
-#include "libmeg/dataset/internal/companion_files.h"
 #include "libmeg/dataset/internal/dataset_file.h"
 #include "libmeg/dataset/internal/tntidx_format.h"
+#include "libmeg/dataset/internal/view_files.h"
 
 namespace meg::dataset {
 namespace {
@@ -91,8 +91,8 @@ Status IndexedDataset::open_mmididx(const Options& options) {
   }
   dtype_ = *dtype;
   MEG_RETURN_IF_ERROR(map_arrays(header, options));
-  MEG_ASSIGN_OR_RETURN(bin_, BinFile::open(prefix_ + ".bin", options.access));
-  if (bin_.object() == nullptr) MEG_RETURN_IF_ERROR(check_view(prefix_, bin_.size()));
+  MEG_ASSIGN_OR_RETURN(bin_, open_bin(prefix_, options.access));
+  if (bin_.object() == nullptr) MEG_RETURN_IF_ERROR(check_view(prefix_, bin_));
   // Decide after .bin is open: its size decides between the two meanings of this code.
   if (header.dtype_code == kLegacyFloat64Code &&
       is_legacy_float64(arrays_.sequence_lengths, arrays_.sequence_pointers, bin_.size())) {

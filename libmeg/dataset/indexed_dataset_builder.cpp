@@ -11,6 +11,7 @@
 #include "libmeg/dataset/internal/builder_state.h"
 #include "libmeg/dataset/internal/companion_files.h"
 #include "libmeg/dataset/internal/dataset_lock.h"
+#include "libmeg/dataset/internal/view_files.h"
 #include "libmeg/io/atomic_file.h"
 #include "libmeg/io/file_lock.h"
 

@@ -7,6 +7,7 @@
 #include "libmeg/dataset/internal/dataset_file.h"
 #include "libmeg/dataset/internal/verify_index.h"
 #include "libmeg/dataset/internal/verify_items.h"
+#include "libmeg/dataset/internal/view_files.h"
 #include "libmeg/io/file_descriptor.h"
 #include "libmeg/io/mapped_file.h"
 
@@ -23,7 +24,7 @@ class DatasetVerifier {
 
  private:
   void check_bin_size(const IndexVerifier& index);
-  void check_viewed_size(const ViewOf& view);
+  void check_viewed_bin(const ViewOf& view);
   Status check_items(const IndexVerifier& index);
   Result<BadItems> find_ids_outside_vocabulary(const ItemScan& scan) const;
   Status check_vocab_size(const IndexArrays& arrays, const ItemScan& scan);
@@ -38,8 +39,7 @@ class DatasetVerifier {
 Result<VerifyReport> DatasetVerifier::run() && {
   MEG_RETURN_IF_ERROR(check_is_readable(report_.prefix));
   MEG_ASSIGN_OR_RETURN(idx_, map_dataset_file(report_.prefix + ".idx"));
-  MEG_ASSIGN_OR_RETURN(bin_,
-                       BinFile::open(report_.prefix + ".bin", io::MappedFile::Access::kNormal));
+  MEG_ASSIGN_OR_RETURN(bin_, open_bin(report_.prefix, io::MappedFile::Access::kNormal));
   MEG_ASSIGN_OR_RETURN(report_.view, read_view_of(report_.prefix));
   options_.view = options_.view || report_.view;
   report_.idx_bytes = static_cast<int64_t>(idx_.size());
@@ -50,7 +50,7 @@ Result<VerifyReport> DatasetVerifier::run() && {
   if (has_arrays && index.item_size() > 0) {
     // A view names only some ranges of a .bin that belongs to another dataset.
     if (report_.view) {
-      check_viewed_size(*report_.view);
+      check_viewed_bin(*report_.view);
     } else if (!options_.view) {
       check_bin_size(index);
     }
@@ -59,15 +59,15 @@ Result<VerifyReport> DatasetVerifier::run() && {
   return std::move(report_);
 }
 
-void DatasetVerifier::check_viewed_size(const ViewOf& view) {
-  if (report_.bin_bytes == view.bytes) return;
+void DatasetVerifier::check_viewed_bin(const ViewOf& view) {
+  const auto change = change_of(view, bin_);
+  if (!change) return;
   report_.problems.push_back(
       {.check = VerifyCheck::kBinSize,
        .file = bin_.path(),
        .byte_offset = std::min(report_.bin_bytes, view.bytes),
-       .expected =
-           fmt::format("the {} bytes that {} had when this view was made", view.bytes, view.bin),
-       .found = fmt::format("{} bytes", report_.bin_bytes),
+       .expected = change->expected,
+       .found = change->found,
        .likely_cause =
            "the dataset that this is a view of has been replaced: make the view again"});
 }

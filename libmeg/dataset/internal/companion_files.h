@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -19,13 +18,5 @@ Status remove_companion_files(const std::string& prefix);
 /// caller holds the dataset's lock.
 Result<std::optional<io::AtomicFile>> create_libmeg_file(const std::string& prefix,
                                                          const LibmegFile& content);
-
-/// kInvalidArgument where PREFIX.bin is the link of a view: files are written through links, so a
-/// new dataset of that name would replace the tokens that the view points into.
-Status check_is_no_view(const std::string& prefix);
-
-/// kCorruption where PREFIX.bin is the link of a view whose file has another size than when the
-/// view was made: the pointers of PREFIX.idx are those of another file. prefix: of this machine.
-Status check_view(const std::string& prefix, int64_t bin_bytes);
 
 }  // namespace meg::dataset

@@ -58,6 +58,8 @@ Result<ViewOf> read_view(const simdjson::dom::element& view, const std::string& 
     return corrupt(path, "a \"view\" with \"bin\" and \"bytes\"");
   }
   read.bin = bin;
+  std::string_view blocks;
+  if (view["blocks"].get(blocks) == SUCCESS) read.blocks = blocks;
   return read;
 }
 
@@ -121,6 +123,10 @@ std::string libmeg_json(const LibmegFile& file) {
     json.string(file.view->bin);
     json.key("bytes");
     json.number(file.view->bytes);
+    if (!file.view->blocks.empty()) {
+      json.key("blocks");
+      json.string(file.view->blocks);
+    }
     json.end_object();
   }
   json.end_object();

@@ -7,6 +7,7 @@
 #include "libmeg/dataset/internal/companion_files.h"
 #include "libmeg/dataset/internal/dataset_lock.h"
 #include "libmeg/dataset/internal/tntidx_format.h"
+#include "libmeg/dataset/internal/view_files.h"
 #include "libmeg/dataset/little_endian_array.h"
 #include "libmeg/io/atomic_file.h"
 #include "libmeg/io/mapped_file.h"

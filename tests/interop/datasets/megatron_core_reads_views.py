@@ -226,8 +226,20 @@ class Views(unittest.TestCase):
             done = self.run_program(program, *arguments, self.path("v"))
             self.assertEqual(done.returncode, 1)
             self.assertIn("d.bin had when", done.stdout + done.stderr)
+        os.truncate(self.path("d.bin"), os.path.getsize(self.path("d.bin")) - 4)
+        self.assertEqual(self.run_program("verify", "dataset", self.path("v")).returncode, 0)
+        # Another file of the same size: the same documents in another order.
+        write_dataset(self.path("d"), self.documents[::-1])
+        for program, arguments in (("verify", ["dataset"]), ("dataset_inspect", [])):
+            done = self.run_program(program, *arguments, self.path("v"))
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("expected the content that d.bin had when it was made, found another", done.stdout + done.stderr)
         os.remove(self.path("d.bin"))
-        self.assertIn("v.bin: No such file", self.run_program("verify", "dataset", self.path("v")).stderr)
+        for program, arguments in (("verify", ["dataset"]), ("dataset_inspect", [])):
+            self.assertIn("v.bin: a view: expected d.bin, found no such file",
+                          self.run_program(program, *arguments, self.path("v")).stderr)
+        os.symlink("v.bin", self.path("d.bin"))
+        self.assertIn("v.bin: Too many levels of symbolic links", self.run_program("verify", "dataset", self.path("v")).stderr)
 
     def test_data_is_never_replaced_by_a_link(self):
         write_dataset(self.path("other"), self.documents[:3])
