@@ -19,6 +19,7 @@
 #include "tools/common/progress_bar.h"
 #include "tools/common/report.h"
 #include "tools/common/run_program.h"
+#include "tools/dataset_tool/commands.h"
 #include "tools/dataset_tool/document_orders.h"
 
 namespace meg::tools {
@@ -197,8 +198,18 @@ Status run(const Arguments& arguments) {
   return {};
 }
 
-/// As many as other programs show; each command shows its own.
-constexpr size_t kExamples = 3;
+/// Commands with files of their own.
+struct OtherCommand {
+  std::string_view name, example;
+  int (*main)(int argc, const char* const* argv);
+};
+
+constexpr OtherCommand kOtherCommands[] = {
+    {"repair", "dataset_tool repair broken_text_document --output-prefix mended", repair_main},
+};
+
+/// As many as other programs show, before those of the other commands; each command shows its own.
+constexpr size_t kExamples = 2;
 
 /// Answers --help, --version and command lines that name no command.
 int usage_main(int argc, const char* const* argv) {
@@ -208,9 +219,13 @@ int usage_main(int argc, const char* const* argv) {
     names.emplace_back(command.name);
     if (examples.size() < kExamples) examples.emplace_back(command.example);
   }
+  for (const OtherCommand& command : kOtherCommands) {
+    names.emplace_back(command.name);
+    if (examples.size() <= kExamples) examples.emplace_back(command.example);
+  }
   Flags flags("dataset_tool",
               "makes datasets of the documents of another one, as views of its tokens or as "
-              "copies.");
+              "copies, and repairs damaged ones.");
   flags.examples(examples);
   flags.positional("COMMAND", &what, "what to do; see also dataset_tool COMMAND --help")
       .choices(names);
@@ -227,6 +242,9 @@ int main(int argc, const char* const* argv) {
     stop_at_signals();
     const Status status = run(arguments);
     return status.ok() ? 0 : fail(status);
+  }
+  for (const OtherCommand& command : kOtherCommands) {
+    if (command.name == name) return command.main(argc - 1, argv + 1);
   }
   return usage_main(argc, argv);
 }

@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // Blocks of a .bin by which it is known again, spread over all of it. Few enough that opening a
-// view costs no more than a handful of reads; a .bin that was written anew differs in nearly all.
+// view costs no more than a handful of reads; a .bin that was written again differs in nearly all.
 constexpr int64_t kBlocks = 16;
 constexpr int64_t kBlockBytes = 4096;
 
