@@ -38,8 +38,9 @@ WRONG = [
     (b'{"prompts": ["\\ud800"]}', "not JSON"),
     (b'{"prompts": ["a"], "temperature": NaN}', "not JSON"),
     (b'{"prompts": ["a"], "temperature": 1e999}', "too large"),
-    (b"[" * 100000, "not JSON"),
-    (b"[" * 100000 + b"]" * 100000, "must be a JSON object"),
+    (b"[" * 1000, "not JSON"),
+    (b"[" * 1000 + b"]" * 1000, "must be a JSON object"),
+    (b"[" * 100000 + b"]" * 100000, "more than 1000 values inside each other"),
     (b"[]", "must be a JSON object"),
     (b'"prompts"', "must be a JSON object"),
     (b"null", "must be a JSON object"),
@@ -436,7 +437,7 @@ class OpenAiRoutes(ServedTest):
         keys = ["model", "prompt", "n", "max_tokens", "temperature", "top_p", "top_k", "seed", "stop",
                 "logprobs", "logit_bias", "presence_penalty", "frequency_penalty", "ignore_eos",
                 "stream_options", "echo", "suffix", "best_of", "tokens", "user", "messages",
-                "return_token_strs"]
+                "return_token_strs", "documents", "chat_template_kwargs"]
         for path, right in ROUTES.items():
             for key in keys:
                 for value in values:
@@ -444,6 +445,17 @@ class OpenAiRoutes(ServedTest):
                     self.assertIn(status, (200, 400, 404), (path, key, value, answer))
                     if status != 200:
                         self.assertIsInstance(answer["error"]["message"], str)
+        self.expect_alive()
+
+    def test_values_inside_each_other_are_bounded(self):
+        deep = b"[" * 400000 + b"]" * 400000
+        for path, body in (("/v1/completions", b'{"prompt": "a", "stop": %s}'), ("/v1/completions", b'{"prompt": %s}'),
+                           ("/tokenize", b'{"prompt": "a", "x": %s}'), ("/detokenize", b'{"tokens": %s}')):
+            self.refused(400, "more than 1000 values inside each other", body % deep, path)
+        self.refused(400, "at 0", b'{"prompt": [%s]}' % (deep[:900] + deep[-900:]), "/v1/completions")
+        self.assertEqual(self.server.ask(b'{"prompts": ["[[["], "x": %s}' % deep)[0], 400)
+        brackets = self.server.ask({"prompt": "[{\"" * 2000 + "\\"}, "POST", "/tokenize")
+        self.assertEqual(brackets[0], 200)
         self.expect_alive()
 
     def test_pages_of_others_and_other_types_are_refused(self):
@@ -479,7 +491,7 @@ class OpenAiRoutes(ServedTest):
         for body, words in ((b'{"prompt":[' + b"1," * 500000 + b"1]}", "1024 positions"),
                             (b'{"prompt":[' + b"[]," * 300000 + b"[]]}", "the maximum is 128"),
                             (b'{"prompt":"a","stop":[' + b'"",' * 300000 + b'""]}', "the maximum is 64"),
-                            (b'{"prompt":' + b"[" * 500000 + b"]" * 500000 + b"}", "prompt must have")):
+                            (b'{"prompt":' + b"[" * 500000 + b"]" * 500000 + b"}", "inside each other")):
             self.refused(400, words, body, "/v1/completions")
         if not self.server.is_sanitized():
             self.assertLess(self.server.resident_kib(), before + 65536)

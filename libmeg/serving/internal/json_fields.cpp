@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "libmeg/text/json/python_json.h"
 #include "libmeg/text/nearest_name.h"
 #include "libmeg/text/printable.h"
 #include "libmeg/text/utf8.h"
@@ -21,6 +22,24 @@ Status wrong(std::string_view key, std::string_view expected, const json& found)
                     JsonFields::describe(found));
 }
 
+/// Whether brackets stand inside each other too often: nlohmann's json copies values by recursion.
+bool is_too_deep(std::string_view text) {
+  int depth = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '"') in_string = !in_string;
+    if (in_string) {
+      i += c == '\\' ? 1 : 0;
+    } else if (c == '[' || c == '{') {
+      if (++depth > text::kMaxJsonNesting) return true;
+    } else if (c == ']' || c == '}') {
+      --depth;
+    }
+  }
+  return false;
+}
+
 std::string range_text(int64_t min, int64_t max) {
   if (max == std::numeric_limits<int64_t>::max()) {
     return fmt::format("an integer greater than or equal to {}", min);
@@ -35,6 +54,9 @@ Result<JsonFields> JsonFields::parse(std::string_view text) {
   if (const size_t at = text::find_invalid_utf8(text); at != std::string_view::npos) {
     return make_error(StatusCode::kInvalidArgument, "the request is not UTF-8: byte {} is {}", at,
                       text::printable(text.substr(at, 1)));
+  }
+  if (is_too_deep(text)) {
+    return refuse("the request has more than {} values inside each other", text::kMaxJsonNesting);
   }
   JsonFields fields;
   try {
