@@ -109,6 +109,19 @@ std::string folder_name(const InferenceFlags& inference) {
   return folder.parent_path().filename().string();
 }
 
+Result<std::string> write_conversation(const chat::ChatTemplate& chat,
+                                       const serving::Conversation& conversation) {
+  nlohmann::ordered_json variables = conversation.variables;
+  nlohmann::ordered_json& messages = variables["messages"];
+  for (const serving::ChatMessage& message : conversation.messages) {
+    messages.push_back({{"role", message.role}, {"content", message.content}});
+  }
+  variables["add_generation_prompt"] = conversation.add_generation_prompt;
+  if (conversation.continue_final_message) return chat.render_to_continue(std::move(variables));
+  MEG_ASSIGN_OR_RETURN(chat::RenderedChat rendered, chat.render(variables));
+  return std::move(rendered.text);
+}
+
 /// How the folder of the tokenizer's files says that conversations are written; empty where it says
 /// nothing.
 serving::ChatTemplate chat_template(const tokenizer::TokenizerOptions& tokenizer) {
@@ -124,17 +137,10 @@ serving::ChatTemplate chat_template(const tokenizer::TokenizerOptions& tokenizer
     return {};
   }
   if (!found->has_value()) return {};
-  return [chat = **found](const std::vector<serving::ChatMessage>& messages,
-                          bool add_generation_prompt) -> Result<std::string> {
-    nlohmann::ordered_json variables;
-    variables["messages"] = nlohmann::ordered_json::array();
-    for (const serving::ChatMessage& message : messages) {
-      variables["messages"].push_back({{"role", message.role}, {"content", message.content}});
-    }
-    variables["add_generation_prompt"] = add_generation_prompt;
-    Result<chat::RenderedChat> rendered = chat.render(variables);
-    if (!rendered.has_value()) return rendered.error().with_prefix("messages: chat template");
-    return std::move(rendered->text);
+  return [chat = **found](const serving::Conversation& conversation) -> Result<std::string> {
+    Result<std::string> text = write_conversation(chat, conversation);
+    if (!text.has_value()) return text.error().with_prefix("messages: chat template");
+    return text;
   };
 }
 

@@ -10,6 +10,7 @@
 #include "libmeg/chat/internal/template_syntax.h"
 #include "libmeg/chat/internal/value.h"
 #include "libmeg/io/mapped_file.h"
+#include "libmeg/text/python_text.h"
 
 namespace meg::chat {
 namespace {
@@ -125,6 +126,39 @@ Result<RenderedChat> ChatTemplate::render(const nlohmann::ordered_json& variable
   Interpreter interpreter(parsed_->statements);
   MEG_ASSIGN_OR_RETURN(std::string text, interpreter.render(std::move(names)));
   return RenderedChat{std::move(text), interpreter.generated()};
+}
+
+Result<std::string> ChatTemplate::render_to_continue(nlohmann::ordered_json variables) const {
+  // transformers' own mark: a template can tell it from others, by its length or case.
+  constexpr std::string_view kMark = "CONTINUE_FINAL_MESSAGE_TAG ";
+  const std::string_view bare_mark = kMark.substr(0, kMark.size() - 1);
+  const auto fail = [](std::string_view reason) {
+    return make_error(StatusCode::kInvalidArgument, "the last message cannot be continued: {}",
+                      reason);
+  };
+  Json* content = nullptr;
+  if (variables.is_object() && variables.contains("messages")) {
+    Json& messages = variables["messages"];
+    if (messages.is_array() && !messages.empty() && messages.back().contains("content")) {
+      content = &messages.back()["content"];
+    }
+  }
+  if (content == nullptr || !content->is_string()) return fail("its content is not a string");
+  const auto last = content->get<std::string>();
+  *content = last + std::string(kMark);
+  MEG_ASSIGN_OR_RETURN(const RenderedChat rendered, render(variables));
+  const std::string_view text = rendered.text;
+  const size_t end = text.rfind(bare_mark);
+  if (end == std::string_view::npos ||
+      text.find(text::python_strip(last)) == std::string_view::npos) {
+    return fail("the template does not write its content");
+  }
+  const std::string_view kept = text.substr(0, end);
+  if (text.substr(end).starts_with(kMark)) return std::string(kept);
+  // A template that strips messages would have stripped this one before the mark.
+  const std::string_view stripped = text::python_strip(kept);
+  return std::string(kept.data(),
+                     stripped.empty() ? kept.data() : stripped.data() + stripped.size());
 }
 
 }  // namespace meg::chat

@@ -43,6 +43,11 @@ class ChatTemplate {
   /// others), kUnsupported, kResourceExhausted where it does not come to an end within the limits.
   Result<RenderedChat> render(const nlohmann::ordered_json& variables) const;
 
+  /// The conversation up to where the content of its last message ends, which must be a string:
+  /// what a model continues. Errors also where the template does not write that content. Mirrors
+  /// transformers' apply_chat_template(continue_final_message=True).
+  Result<std::string> render_to_continue(nlohmann::ordered_json variables) const;
+
  private:
   struct Parsed;
 

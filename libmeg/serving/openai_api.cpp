@@ -150,8 +150,8 @@ Result<HttpResponse> OpenAiApi::chat(const HttpCall& call) {
   const int64_t vocab_size = jobs_.tokenizer().vocab_size();
   MEG_ASSIGN_OR_RETURN(const ChatRequest request, read_chat_request(call.body, rules_, vocab_size));
   MEG_RETURN_IF_ERROR(check_model(request.model));
-  call.log.first_prompt = request.messages.back().content.substr(0, kShownPrompt);
-  MEG_ASSIGN_OR_RETURN(const std::string text, model_.chat_template(request.messages, true));
+  call.log.first_prompt = request.conversation.messages.back().content.substr(0, kShownPrompt);
+  MEG_ASSIGN_OR_RETURN(const std::string text, model_.chat_template(request.conversation));
   MEG_ASSIGN_OR_RETURN(std::vector<int32_t> prompt, ids_of(text));
   return run(call, request, true, false, {std::move(prompt)});
 }

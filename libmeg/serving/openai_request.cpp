@@ -26,8 +26,17 @@ constexpr auto kSharedKeys = std::to_array<std::string_view>(
      "logit_bias", "presence_penalty", "frequency_penalty", "ignore_eos", "stream",
      "stream_options"});
 constexpr auto kCompletionKeys = std::to_array<std::string_view>({"prompt", "echo"});
-constexpr auto kChatKeys =
-    std::to_array<std::string_view>({"messages", "max_completion_tokens", "top_logprobs"});
+constexpr auto kChatKeys = std::to_array<std::string_view>(
+    {"messages", "max_completion_tokens", "top_logprobs", "documents", "add_generation_prompt",
+     "continue_final_message", "chat_template_kwargs"});
+
+/// What transformers' apply_chat_template takes for itself: no variables of a template, or those
+/// that the request has keys for.
+constexpr auto kNoTemplateVariables = std::to_array<std::string_view>(
+    {"messages", "conversation", "conversations", "tools", "documents", "chat_template",
+     "add_generation_prompt", "continue_final_message", "tokenize", "sanitize_control_tokens",
+     "padding", "truncation", "max_length", "return_tensors", "return_dict",
+     "return_assistant_tokens_mask", "tokenizer_kwargs"});
 
 /// A key that would change the answer, and the value (JSON) that would not.
 struct Unsupported {
@@ -70,6 +79,8 @@ constexpr auto kUnsupported = std::to_array<Unsupported>({
     {"prediction", ""},
     {"reasoning_effort", "\"none\""},
     {"web_search_options", ""},
+    {"echo", "false"},
+    {"documents", ""},
     {"chat_template", ""},
     {"chat_template_kwargs", "{}"},
     {"continue_final_message", "false"},
@@ -364,6 +375,41 @@ Status read_messages(const JsonFields& fields, std::vector<ChatMessage>* message
   return {};
 }
 
+/// What only the template looks at. body: the request, as templates see their values in its order.
+Status read_template_variables(const JsonFields& fields, std::string_view body,
+                               Conversation* conversation) {
+  MEG_RETURN_IF_ERROR(fields.read("continue_final_message", &conversation->continue_final_message));
+  conversation->add_generation_prompt = !conversation->continue_final_message;
+  MEG_RETURN_IF_ERROR(fields.read("add_generation_prompt", &conversation->add_generation_prompt));
+  if (conversation->continue_final_message && conversation->add_generation_prompt) {
+    return refuse("add_generation_prompt and continue_final_message cannot both be true");
+  }
+  const json* documents = fields.find("documents");
+  const auto is_object = [](const json& value) { return value.is_object(); };
+  if (documents != nullptr &&
+      !(documents->is_array() && std::ranges::all_of(*documents, is_object))) {
+    return refuse("documents must be a list of objects, found {}",
+                  JsonFields::describe(*documents));
+  }
+  const json* variables = fields.find("chat_template_kwargs");
+  if (variables != nullptr && !variables->is_object()) {
+    return refuse("chat_template_kwargs must be an object, found {}",
+                  JsonFields::describe(*variables));
+  }
+  if (documents == nullptr && variables == nullptr) return {};
+  auto ordered = nlohmann::ordered_json::parse(body);
+  if (variables != nullptr) {
+    for (const std::string_view name : kNoTemplateVariables) {
+      if (!variables->contains(name)) continue;
+      return refuse("chat_template_kwargs must not have {}: it is no variable of a template's own",
+                    name);
+    }
+    conversation->variables = std::move(ordered["chat_template_kwargs"]);
+  }
+  if (documents != nullptr) conversation->variables["documents"] = std::move(ordered["documents"]);
+  return {};
+}
+
 Status read_chat_logprobs(const JsonFields& fields, ChatRequest* request) {
   bool wanted = false;
   MEG_RETURN_IF_ERROR(fields.read("logprobs", &wanted));
@@ -396,7 +442,8 @@ Result<ChatRequest> read_chat_request(std::string_view body, const RequestRules&
   MEG_RETURN_IF_ERROR(check_keys(fields, kChatKeys));
   MEG_RETURN_IF_ERROR(read_options(fields, rules, vocab_size, &request));
   MEG_RETURN_IF_ERROR(read_max_tokens(fields, "max_completion_tokens", rules, &request));
-  MEG_RETURN_IF_ERROR(read_messages(fields, &request.messages));
+  MEG_RETURN_IF_ERROR(read_messages(fields, &request.conversation.messages));
+  MEG_RETURN_IF_ERROR(read_template_variables(fields, body, &request.conversation));
   MEG_RETURN_IF_ERROR(read_chat_logprobs(fields, &request));
   return request;
 }

@@ -46,7 +46,7 @@ struct CompletionRequest : OpenAiOptions {
 
 /// `POST /v1/chat/completions`.
 struct ChatRequest : OpenAiOptions {
-  std::vector<ChatMessage> messages;  ///< At least one.
+  Conversation conversation;
 };
 
 // Most choices of a request, prompts times n; and stop strings with their bytes.

@@ -200,18 +200,18 @@ class Renderer:
     def __init__(self):
         self.process = subprocess.Popen([RENDER_CHAT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
-    def __call__(self, template, variables):
-        self.process.stdin.write(json.dumps({"template": template, "variables": variables}) + "\n")
+    def __call__(self, template, variables, to_continue=False):
+        self.process.stdin.write(json.dumps({"template": template, "variables": variables, "continue": to_continue}) + "\n")
         self.process.stdin.flush()
         return json.loads(self.process.stdout.readline())
 
 
-def judged(template, variables, mask=False):
+def judged(template, variables, mask=False, to_continue=False):
     """What transformers makes of it, and the spans of its generation blocks in characters."""
     given = dict(variables)
     texts, spans = render_jinja_template(
         [given.pop("messages")], tools=given.pop("tools"), documents=given.pop("documents"), chat_template=template,
-        return_assistant_tokens_mask=mask, add_generation_prompt=given.pop("add_generation_prompt"), **given)
+        return_assistant_tokens_mask=mask, continue_final_message=to_continue, add_generation_prompt=given.pop("add_generation_prompt"), **given)
     return texts[0], spans[0] if spans else []
 
 
@@ -280,6 +280,40 @@ class ChatTemplates(unittest.TestCase):
                 made = self.render(template, VARIABLES)
                 self.assertIn("error", made, made)
                 self.assertNotIn("\n", made["error"])
+
+    def test_the_last_message_is_left_open(self):
+        chat = [{"role": "user", "content": "Count: é"}, {"role": "assistant", "content": "One, two "}]
+        templates = [TEMPLATES["chatml"], TEMPLATES["namespace"],
+                     "{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}</s> {% endfor %}",
+                     "{% for m in messages %}{{ m.content.strip() }}{{ m.content | length }}\n{% endfor %}end",
+                     "{% for m in messages %}{{ m.content | upper }};{% endfor %}",
+                     "{% for m in messages %}{{ m.content | lower }};{% endfor %}",
+                     "{% for m in messages %}{{ m.content[:5] }};{% endfor %}", "{{ messages[0].content }}",
+                     "  {% for m in messages %}{{ m.content.rstrip() ~ eos_token }}{% endfor %}"]
+        for last in ("One, two ", "One", "", "  ", " x", "CONTINUE_FINAL_MESSAGE_TAG a", "ab\n\n"):
+            for template in templates:
+                variables = {**VARIABLES, "messages": [chat[0], {**chat[1], "content": last}], "add_generation_prompt": False}
+                with self.subTest(template=template, last=last):
+                    made = self.render(template, variables, to_continue=True)
+                    try:
+                        wanted = judged(template, variables, to_continue=True)[0]
+                    except ValueError:
+                        self.assertIn("the last message cannot be continued", made["error"])
+                        continue
+                    self.assertEqual(made.get("text"), wanted, made)
+        made = self.render(templates[0], {**VARIABLES, "messages": []}, to_continue=True)
+        self.assertIn("not a string", made["error"])
+
+    def test_variables_of_a_request(self):
+        """As chat_template_kwargs and documents give them: in their order, over the tokenizer's own tokens."""
+        template = ("{{ documents | tojson }}{{ enable_thinking | default('unset') }}{% if enable_thinking is false %}no{% endif %}"
+                    "{{ bos_token }}{{ options }}{{ options | tojson }}{{ options.items() | list }}{{ nothing }}{{ range }}")
+        for more in ({}, {"enable_thinking": False}, {"enable_thinking": None}, {"bos_token": "<B>", "range": "mine"},
+                     {"options": {"z": 1, "a": [1.5, "é", None, True], "n": {"y": {}, "b": 2}}},
+                     {"documents": [{"title": "t\"", "text": "x\n", "a": "1"}]}):
+            variables = {**VARIABLES, "options": {}, "range": "none", **more}
+            with self.subTest(more=more):
+                self.assertEqual(self.render(template, variables).get("text"), judged(template, variables)[0])
 
     def test_random_expressions(self):
         source = RandomExpression(20261128)

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "libmeg/serving/openai_request.h"
@@ -55,8 +56,11 @@ void check(const CompletionRequest& request) {
 
 void check(const ChatRequest& request) {
   check(static_cast<const OpenAiOptions&>(request));
-  MEG_FUZZ_CHECK(!request.messages.empty());
-  for (const ChatMessage& message : request.messages) {
+  const Conversation& conversation = request.conversation;
+  MEG_FUZZ_CHECK(!conversation.messages.empty() && conversation.variables.is_object());
+  MEG_FUZZ_CHECK(!conversation.variables.contains("messages"));
+  MEG_FUZZ_CHECK(!(conversation.add_generation_prompt && conversation.continue_final_message));
+  for (const ChatMessage& message : conversation.messages) {
     MEG_FUZZ_CHECK(message.role == "system" || message.role == "user" ||
                    message.role == "assistant");
   }

@@ -295,7 +295,38 @@ class Chat(Served):
         answer = self.chat(max_tokens=None, extra_body={"ignore_eos": True})
         self.assertEqual(answer.usage.total_tokens, 1024)
 
+    def test_a_template_gets_its_own_variables(self):
+        for more, end in (({"chat_template_kwargs": {"b": 1, "a": [None, {"z": 1, "y": 2.5}]}},
+                           'b=1\na=[null,{"z":1,"y":2.5}]\nassistant:'),
+                          ({"documents": [{"title": "t", "text": "x"}], "chat_template_kwargs": {"enable_thinking": False}},
+                           'enable_thinking=false\ndocuments=[{"title":"t","text":"x"}]\nassistant:'),
+                          ({"chat_template_kwargs": {}, "documents": None}, "assistant:"),
+                          ({"add_generation_prompt": False}, "")):
+            answer = self.chat(extra_body=more)
+            plain = self.complete(prompt=self.prompt.removesuffix("assistant:") + end, max_tokens=12)
+            self.assertEqual(answer.choices[0].message.content, plain.choices[0].text)
+            self.assertEqual(answer.usage, plain.usage)
+
+    def test_the_last_message_may_be_continued(self):
+        for more in ({"continue_final_message": True},
+                     {"continue_final_message": True, "add_generation_prompt": False}):
+            answer = self.chat(messages=self.messages[:3], extra_body=more)
+            plain = self.complete(prompt="system: Be short.\nuser: Hello\nassistant: Hi", max_tokens=12)
+            self.assertEqual(answer.choices[0].message.content, plain.choices[0].text)
+
     def test_what_it_does_not_do_is_refused(self):
+        for more, words in (({"chat_template_kwargs": {"messages": []}}, "must not have messages"),
+                            ({"chat_template_kwargs": {"tokenize": False}}, "must not have tokenize"),
+                            ({"chat_template_kwargs": [1]}, "must be an object"),
+                            ({"documents": ["a"]}, "a list of objects"),
+                            ({"documents": {"a": 1}}, "a list of objects"),
+                            ({"add_generation_prompt": 1}, "true or false"),
+                            ({"add_generation_prompt": True, "continue_final_message": True}, "cannot both be true"),
+                            ({"chat_template": "{{ 1 }}"}, "not supported"),
+                            ({"echo": True}, "not supported")):
+            with self.assertRaises(openai.BadRequestError) as caught:
+                self.chat(extra_body=more)
+            self.assertIn(words, caught.exception.message)
         for request, words in (({"messages": []}, "1 to 1024 messages"),
                                ({"messages": [{"role": "tool", "content": "x"}]}, "the role system"),
                                ({"messages": [{"role": "user", "content": 5}]}, "a text as content"),

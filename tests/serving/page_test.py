@@ -153,7 +153,7 @@ class PageTest(unittest.TestCase):
                             for _, _, colour in spans[1:]), spans)
         self.assertRegex(self.text_of("figures"), r"^12 new tokens in \d+\.\d\d s, \d+ tokens/s, \d+ in the prompt$")
         self.assertEqual(self.text_of("model"), "stand-in")
-        self.assertEqual(self.text_of("facts"), "iteration 5 \u00b7 memory of weights none")
+        self.assertEqual(self.text_of("facts"), "iteration 5 \u00b7 layout torch, tensor 2, pipeline 2 \u00b7 memory of weights none")
         self.assertEqual(self.class_of("state"), "ok")
         self.browser.picture("answer")
 

@@ -13,14 +13,17 @@
 namespace meg::test {
 namespace {
 
-Result<std::string> write_messages(const std::vector<serving::ChatMessage>& messages,
-                                   bool add_generation_prompt) {
+Result<std::string> write_messages(const serving::Conversation& conversation) {
   std::string text;
-  for (const auto& [role, content] : messages) {
+  for (const auto& [role, content] : conversation.messages) {
     if (content == "refuse") return Status(StatusCode::kInvalidArgument, "messages are refused");
     text += role + ": " + content + "\n";
   }
-  return text + (add_generation_prompt ? "assistant:" : "");
+  if (conversation.continue_final_message) text.pop_back();
+  for (const auto& [name, value] : conversation.variables.items()) {
+    text += name + "=" + value.dump() + "\n";
+  }
+  return text + (conversation.add_generation_prompt ? "assistant:" : "");
 }
 
 int main(int argc, const char* const* argv) {
@@ -51,7 +54,8 @@ int main(int argc, const char* const* argv) {
   model.tokenizer = tokenizer->get();
   model.openai.id = model.name;
   model.openai.positions = engine.max_positions;
-  model.openai.facts = {{"iteration", "5"}, {"memory of weights", "none"}};
+  model.openai.facts = {
+      {"iteration", "5"}, {"layout", "torch, tensor 2, pipeline 2"}, {"memory of weights", "none"}};
   if (chat) model.openai.chat_template = write_messages;
   model.engine = std::make_unique<StandInEngine>(engine);
   const Status status = tools::serve_texts(server, std::move(model), "", 1234);

@@ -226,8 +226,14 @@ Result<Value> Value::from_json(const nlohmann::ordered_json& json) {
       }
       return Value(static_cast<int64_t>(number));
     }
-    case Type::number_float:
-      return Value(json.get<double>());
+    case Type::number_float: {
+      const auto number = json.get<double>();
+      // What was written as an integer is an int of Python's, and prints as one.
+      if (std::abs(number) >= 0x1p63) {
+        return make_error(StatusCode::kOutOfRange, "expected numbers below 2^63, found {}", number);
+      }
+      return Value(number);
+    }
     case Type::string:
       return text(json.get<std::string>());
     case Type::array: {
