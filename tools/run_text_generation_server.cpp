@@ -83,6 +83,7 @@ std::vector<std::pair<std::string, std::string>> facts_of(const Arguments& argum
   const int64_t tokens = engine.counters().max_held_tokens;
   std::vector<std::pair<std::string, std::string>> facts;
   if (loaded.iteration) facts.emplace_back("iteration", std::to_string(*loaded.iteration));
+  facts.emplace_back("layout", loaded.layout);
   facts.emplace_back("parameters",
                      grouped(model.parameter_count()) +
                          (ranks == 1 ? "" : fmt::format(" on this of {} ranks", ranks)));

@@ -1,5 +1,7 @@
 #include "libmeg/app/load_model.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <map>
@@ -181,6 +183,15 @@ Result<nn::GptModel> read_model(const ModelRequest& request,
   return model;
 }
 
+std::string layout_of(const checkpoint::MegatronCheckpoint& checkpoint) {
+  const int64_t chunks = checkpoint.virtual_pipeline_model_parallel_size();
+  return fmt::format("{}, tensor {}, pipeline {}{}",
+                     checkpoint::checkpoint_format_text(checkpoint.folder().format),
+                     checkpoint.tensor_model_parallel_size(),
+                     checkpoint.pipeline_model_parallel_size(),
+                     chunks == 1 ? "" : fmt::format(", virtual pipeline {}", chunks));
+}
+
 }  // namespace
 
 Result<LoadedModel> load_model(const ModelRequest& request, const parallel::ParallelState& ranks) {
@@ -205,7 +216,8 @@ Result<LoadedModel> load_model(const ModelRequest& request, const parallel::Para
   MEG_ASSIGN_OR_RETURN(const int64_t length, sequence_length_of(request, config));
   MEG_ASSIGN_OR_RETURN(nn::GptModel model,
                        read_model(request, checkpoint, std::move(config), fields, ranks));
-  return LoadedModel{std::move(model), std::move(tokenizer), checkpoint.iteration(), length};
+  return LoadedModel{std::move(model), std::move(tokenizer), checkpoint.iteration(),
+                     layout_of(checkpoint), length};
 }
 
 }  // namespace meg::app

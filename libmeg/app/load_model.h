@@ -32,6 +32,7 @@ struct LoadedModel {
   nn::GptModel model;  ///< This rank's part, in evaluation mode: no dropout.
   std::unique_ptr<tokenizer::Tokenizer> tokenizer;
   std::optional<int64_t> iteration;  ///< What the checkpoint was saved at.
+  std::string layout;                ///< Of the checkpoint: "torch, tensor 2, pipeline 2".
   /// --seq-length, else max_position_embeddings: the most tokens that go in at once.
   int64_t sequence_length = 0;
 };

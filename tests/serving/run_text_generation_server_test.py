@@ -115,6 +115,15 @@ class RunServerTest(unittest.TestCase):
         status, plain = server.ask({"prompt": prompt, "max_tokens": 9, "temperature": 0}, path="/v1/completions", method="POST")
         self.assertEqual(answer["choices"][0]["message"]["content"], plain["choices"][0]["text"])
         self.assertEqual(answer["usage"], plain["usage"])
+        for more, end in (({"continue_final_message": True}, ""), ({"chat_template_kwargs": {"bos_token": "Begin"}}, "<ASSISTANT>")):
+            continued = {**chat, **more, "messages": chat["messages"] + [{"role": "assistant", "content": "It is "}]}
+            status, answer = server.ask(continued, path="/v1/chat/completions", method="POST")
+            self.assertEqual(status, 200, answer)
+            prompt = f"{'Start' if not end else 'Begin'}<SYSTEM>be brief\n<USER>Naïve café?\n<ASSISTANT>It is" + (end and "\n" + end)
+            status, plain = server.ask({"prompt": prompt, "max_tokens": 9, "temperature": 0}, path="/v1/completions", method="POST")
+            self.assertEqual(answer["choices"][0]["message"]["content"], plain["choices"][0]["text"])
+        hostile = {**chat, "chat_template_kwargs": {"messages": "x"}}
+        self.assertEqual(server.ask(hostile, path="/v1/chat/completions", method="POST")[0], 400)
         (files / "tokenizer_config.json").write_text(json.dumps({"chat_template": "{% include 'x' %}"}))
         broken = ServerProcess(SERVER, *self.model, vocabulary=["--vocab-file", str(files / "vocab.json"), "--merge-file",
                                                                 str(files / "merges.txt")], environment=ENVIRONMENT)
@@ -150,6 +159,13 @@ class RunServerTest(unittest.TestCase):
     def test_a_prompt_beyond_the_positions_is_refused(self):
         self.assertIn("128", self.ask({"prompts": ["word " * 100], "tokens_to_generate": 50},
                                       400)["message"])
+
+    def test_the_model_tells_what_it_was_loaded_from(self):
+        status, answer = self.server.ask(None, "GET", "/v1/models")
+        self.assertEqual(status, 200)
+        facts = answer["data"][0]["facts"]
+        self.assertEqual(facts["layout"], "torch, tensor 1, pipeline 1")
+        self.assertLessEqual({"model", "tokenizer", "computes in", "memory of weights", "memory of cache"}, set(facts))
 
     def test_health_names_the_checkpoint(self):
         self.assertIn("checkpoint", self.server.health()[1]["model"])
