@@ -18,6 +18,7 @@
 #include "libmeg/tokenizer/interface/decode_stream.h"
 #include "tools/common/byte_size.h"
 #include "tools/common/model_run.h"
+#include "tools/common/passive_openmp.h"
 #include "tools/common/progress_bar.h"
 #include "tools/common/report.h"
 #include "tools/common/run_program.h"
@@ -252,4 +253,8 @@ int main(int argc, const char* const* argv) {
 }  // namespace
 }  // namespace meg::tools
 
-int main(int argc, char** argv) { return meg::tools::run_program(argc, argv, meg::tools::main); }
+int main(int argc, char** argv) {
+  // Do this first: the process restarts itself once (docs/decisions/09-passive-openmp.md).
+  meg::tools::wait_passively(argv);
+  return meg::tools::run_program(argc, argv, meg::tools::main);
+}
