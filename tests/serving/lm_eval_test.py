@@ -32,6 +32,9 @@ WORDS = "the of and to in a is that for it as was with be by on not he his but a
 TASKS = {
     "meg_choice": {"output_type": "multiple_choice", "doc_to_text": "{{context}}", "doc_to_target": "label",
                    "doc_to_choice": "choices", "metric_list": [{"metric": "acc"}]},
+    # As its lambada_openai.
+    "meg_lambada": {"output_type": "loglikelihood", "doc_to_text": "{{text.split(' ')[:-1]|join(' ')}}",
+                    "doc_to_target": "{{' '+text.split(' ')[-1]}}", "metric_list": [{"metric": "acc"}]},
     "meg_rolling": {"output_type": "loglikelihood_rolling", "doc_to_text": "", "doc_to_target": "{{text}}",
                     "metric_list": [{"metric": "bits_per_byte"}]},
     "meg_generate": {"output_type": "generate_until", "doc_to_text": "{{context}}", "doc_to_target": "{{text}}",
@@ -134,12 +137,12 @@ class LmEvalTest(unittest.TestCase):
     def compare(self, served):
         def number(value):
             return float(value[0] if isinstance(value, list) else value)
-        for task in ("meg_choice", "meg_rolling"):
+        for task in ("meg_choice", "meg_lambada", "meg_rolling"):
             self.assertEqual(len(served[task]), len(self.hf[task]))
             for mine, theirs in zip(served[task], self.hf[task]):
                 for (own, *_), (other, *_) in zip(mine, theirs, strict=True):
                     self.assertAlmostEqual(number(own) / number(other), 1, delta=1e-5)
-                    if task == "meg_choice":
+                    if task != "meg_rolling":
                         self.assertEqual(str(own[1]), str(other[1]))
         self.assertEqual(served["meg_generate"], self.hf["meg_generate"])
 
