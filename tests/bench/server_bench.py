@@ -10,7 +10,7 @@ clients ask for them at once, each one prompt at a time: tokens/s, p50 and p99. 
 the same prompt for some seconds. --soak: so many mixed requests of 64 clients, and what memory the
 server has at the end of each tenth. --beside: what a request for one token takes while another client
 has N prompts of some 1000 tokens scored. --stream: the clients ask /v1/completions for streams instead of
-PUT /api, and the time to the first token is told, too.
+PUT /api, and the times to first tokens are told, too.
 """
 
 import argparse
@@ -78,22 +78,21 @@ def new_tokens(server):
 
 
 def read_stream(server, arguments, prompt):
-    """(seconds until its first token, until its end, prompt and text)"""
+    """(seconds until each part came, prompt and text)"""
     start = time.monotonic()
     body = json.dumps({"prompt": prompt, "max_tokens": arguments.tokens, "temperature": 0, "stream": True})
     with server.connect(3600) as connection:
         connection.sendall((f"POST /v1/completions HTTP/1.0\r\nContent-Type: application/json\r\n"
                             f"Content-Length: {len(body)}\r\n\r\n{body}").encode())
-        parts, first = [], None
+        parts, times = [], []
         while part := connection.recv(65536):
-            first = first or time.monotonic() - start
+            times.append(time.monotonic() - start)
             parts.append(part)
-    seconds = time.monotonic() - start
     answer = b"".join(parts).decode()  # read when all has come: its cost is not the server's
     assert answer.startswith("HTTP/1.1 200") and answer.endswith("data: [DONE]\n\n"), answer[-1000:]
     events = [json.loads(line[6:]) for line in answer.splitlines()
               if line.startswith("data: {")]
-    return first, seconds, prompt + "".join(event["choices"][0]["text"] for event in events)
+    return times, prompt + "".join(event["choices"][0]["text"] for event in events)
 
 
 def load(server, arguments, prompts):
@@ -101,9 +100,9 @@ def load(server, arguments, prompts):
 
     def ask(prompt):
         if arguments.stream:
-            first, seconds, text = read_stream(server, arguments, prompt)
-            firsts.append(first)
-            return seconds, text
+            times, text = read_stream(server, arguments, prompt)
+            firsts.append(times[0])
+            return times[-1], text
         start = time.monotonic()
         status, answer = server.ask({"prompts": [prompt], "tokens_to_generate": arguments.tokens,
                                      "top_k": 1}, timeout=3600)
@@ -118,18 +117,28 @@ def load(server, arguments, prompts):
     return answers, seconds
 
 
+def first_token(server, arguments):
+    """One client with prompts of one token: its first token beside a step, the time to each further one."""
+    runs = [read_stream(server, arguments, "Hello")[0] for _ in range(20)]
+    first = statistics.median(times[0] for times in runs)
+    step = statistics.median(b - a for times in runs for a, b in zip(times, times[1:-1]))
+    print(f"alone: first token {first * 1e3:.2f} ms, a step {step * 1e3:.2f} ms ({first / step:.2f} x)")
+
+
 def run_wrk(server, arguments):
     if shutil.which("wrk") is None:
         print("wrk: not installed")
         return
     body = json.dumps({"prompts": ["Hello world"], "tokens_to_generate": arguments.tokens, "top_k": 1})
     with tempfile.NamedTemporaryFile("w", suffix=".lua") as script:
-        script.write(f"wrk.method = 'PUT'\nwrk.body = '{body}'\n")
+        script.write(f"wrk.method = 'PUT'\nwrk.body = '{body}'\n"
+                     "wrk.headers['Content-Type'] = 'application/json'\n")
         script.flush()
         done = subprocess.run(
             ["wrk", "-t2", f"-c{arguments.clients}", f"-d{arguments.seconds}s", "--timeout", "60s",
              "--latency", "-s", script.name, f"http://127.0.0.1:{server.port}/api"],
             capture_output=True, text=True, check=True)
+    assert "Non-2xx" not in done.stdout, done.stdout
     print(done.stdout)
 
 
@@ -191,6 +200,8 @@ def main():
         share = f", {100 * speed / offline_speed:.0f} % of offline" if offline_speed else ""
         print(f"server: {arguments.clients} clients, {len(prompts)} requests, {speed:.0f} tokens/s{share}, "
               f"p50 {p50 * 1e3:.0f} ms, p99 {p99 * 1e3:.0f} ms ({p99 / p50:.2f} x)")
+        if arguments.stream:
+            first_token(server, arguments)
         run_wrk(server, arguments)
         if arguments.beside:
             beside(server, arguments)
