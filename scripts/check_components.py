@@ -26,7 +26,7 @@ ORDER = {
     "s3": "base io text",
     "dataset": "base io text s3",
     "preprocess": "base io text tokenizer s3 dataset",
-    "cleaning": "base io text numpy tokenizer preprocess",
+    "cleaning": "base io text numpy tokenizer dataset preprocess",
     "samples": "base io text numpy megatron model dataset",
     "checkpoint": "base io text megatron model",
     "schedule": "base text megatron model",

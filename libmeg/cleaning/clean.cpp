@@ -118,6 +118,28 @@ Status check_splits(const CleanOptions& options) {
   return invalid(fmt::format("`split`: expected shares that make 1, found {}", sum));
 }
 
+Status check_dataset(const CleanOptions& options) {
+  if (!options.dataset) return {};
+  const auto invalid = [](std::string_view message) {
+    return Status(StatusCode::kInvalidArgument, std::string(message));
+  };
+  if (options.tokenizer == nullptr) return invalid("`output_prefix`: requires a tokenizer");
+  if (options.id_prefix) {
+    return invalid("`id_prefix`: expected JSON lines as output, found `output_prefix`");
+  }
+  if (options.dataset->append_eod && !options.tokenizer->eod()) {
+    return invalid("`append_eod`: the vocabulary has no end-of-document token");
+  }
+  if (options.dataset->provenance && options.minhash_stage != MinHashStage::kAll) {
+    return invalid("`provenance`: cannot be combined with `minhash_stage`");
+  }
+  if (options.output.empty()) return invalid("`output_prefix`: expected a path");
+  for (const std::string& path : output_paths(options)) {
+    MEG_RETURN_IF_ERROR(dataset::check_is_path(path));
+  }
+  return {};
+}
+
 Status check_options(const CleanOptions& options) {
   if (options.workers < 1 || options.chunk_bytes < 1) {
     return Status(StatusCode::kInvalidArgument, "workers and chunk_bytes: expected at least 1");
@@ -133,6 +155,7 @@ Status check_options(const CleanOptions& options) {
                   "`duplicates_by` and `near_duplicates`");
   }
   MEG_RETURN_IF_ERROR(check_stage(options));
+  MEG_RETURN_IF_ERROR(check_dataset(options));
   const bool has_output =
       options.minhash_stage == MinHashStage::kAll || options.minhash_stage == MinHashStage::kFilter;
   if (!has_output) return {};
@@ -142,12 +165,16 @@ Status check_options(const CleanOptions& options) {
   if (options.max_documents && *options.max_documents < 1) {
     return Status(StatusCode::kInvalidArgument, "`max_documents`: expected at least 1");
   }
-  if (options.id_prefix && is_txt(options.output)) {
+  if (options.id_prefix && is_txt(options)) {
     return make_error(StatusCode::kInvalidArgument,
                       "`id_prefix`: expected JSON lines as output, found {}", options.output);
   }
   MEG_RETURN_IF_ERROR(check_splits(options));
-  return preprocess::check_outputs(options.inputs, output_paths(options));
+  std::vector<std::string> files;
+  for (const std::string& path : output_paths(options)) {
+    for (std::string& file : output_files(options, path)) files.push_back(std::move(file));
+  }
+  return preprocess::check_outputs(options.inputs, files);
 }
 
 Status check_can_be_read_twice(const std::vector<std::string>& inputs) {
@@ -198,25 +225,27 @@ Result<std::optional<TestNgrams>> read_ngrams(const CleanOptions& options,
 }
 
 Status open_outputs(const CleanOptions& options, SharedState& shared) {
-  shared.packing = packing_of(options.output);
   for (const std::string& path : output_paths(options)) {
-    MEG_ASSIGN_OR_RETURN(io::AtomicFile file, io::AtomicFile::create(path));
-    shared.files.push_back(std::move(file));
-    shared.summary.outputs.push_back({.path = path});
+    if (options.dataset) MEG_RETURN_IF_ERROR(preprocess::make_way_for_datasets(path));
+    MEG_ASSIGN_OR_RETURN(Output output, Output::create(options, path));
+    shared.summary.outputs.push_back({.path = output.path()});
+    shared.outputs.push_back(std::move(output));
   }
   return {};
 }
 
 Status commit_outputs(const CleanOptions& options, SharedState& shared) {
   CleanSummary& summary = shared.summary;
-  std::vector<io::AtomicFile*> files;
-  for (size_t i = 0; i < shared.files.size(); ++i) {
-    files.push_back(&shared.files[i]);
+  BlockPacker packer(options);
+  for (size_t i = 0; i < shared.outputs.size(); ++i) {
     if (summary.outputs[i].documents > 0) continue;
-    MEG_ASSIGN_OR_RETURN(const std::string empty, packed("", shared.packing));
-    MEG_RETURN_IF_ERROR(shared.write(i, empty));
+    // A compressed file without documents is one of its kind nevertheless.
+    OutputBlock empty;
+    empty.output = i;
+    MEG_RETURN_IF_ERROR(packer.pack(empty));
+    MEG_RETURN_IF_ERROR(shared.write(empty));
   }
-  MEG_RETURN_IF_ERROR(io::AtomicFile::commit_all(files));
+  MEG_RETURN_IF_ERROR(Output::commit_all(shared.outputs, shared.sources));
   if (summary.kept == 0) {
     summary.warnings.push_back(
         fmt::format("no documents: {} is empty ({})", options.output, what_was_removed(summary)));
@@ -240,6 +269,7 @@ Status read_inputs(const CleanOptions& options, const std::vector<StepPlan>& pla
   MEG_ASSIGN_OR_RETURN(const preprocess::ReadTextsSummary texts,
                        preprocess::read_texts(reading_of(options, true), visitors, progress));
   CleanSummary& summary = shared.summary;
+  shared.sources = texts.sources;
   summary.documents = texts.documents;
   summary.input_bytes = texts.input_bytes;
   summary.text_bytes = texts.text_bytes;
@@ -357,8 +387,14 @@ DrawnNumbers drawn_numbers(std::string_view value, uint64_t seed) {
   return {.high = scaled(hash.high64), .low = scaled(hash.low64)};
 }
 
-Result<CleanSummary> clean(const CleanOptions& options, const ProgressCallback& progress) {
-  MEG_RETURN_IF_ERROR(check_options(options));
+Result<CleanSummary> clean(const CleanOptions& asked, const ProgressCallback& progress) {
+  MEG_RETURN_IF_ERROR(check_options(asked));
+  CleanOptions options = asked;
+  if (options.dataset) {
+    DatasetOutput& dataset = *options.dataset;
+    MEG_ASSIGN_OR_RETURN(dataset.dtype, preprocess::dataset_dtype(dataset.dtype, dataset.format,
+                                                                  *options.tokenizer));
+  }
   if (options.minhash_stage == MinHashStage::kClusters) return write_removed(options);
   if (options.minhash_stage == MinHashStage::kFilter) return filter_shard(options, progress);
   MEG_ASSIGN_OR_RETURN(const std::vector<StepPlan> plans, plan_steps(options));

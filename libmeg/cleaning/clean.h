@@ -11,8 +11,11 @@
 #include <string_view>
 #include <vector>
 
+#include "libmeg/base/dtype.h"
 #include "libmeg/base/progress.h"
 #include "libmeg/base/result.h"
+#include "libmeg/dataset/dataset_tokenizer.h"
+#include "libmeg/dataset/index_format.h"
 #include "libmeg/preprocess/preprocess.h"
 #include "libmeg/preprocess/sources/input_options.h"
 #include "libmeg/tokenizer/interface/tokenizer.h"
@@ -82,6 +85,17 @@ struct Split {
   double share = 0;  ///< The shares of all splits make 1.
 };
 
+/// Datasets as output, with the bytes that preprocess() would write for the JSON lines.
+struct DatasetOutput {
+  bool append_eod = false;
+  dataset::IndexFormat format = dataset::IndexFormat::kMmididx;
+  std::optional<DType> dtype;  ///< As PreprocessOptions::dtype.
+  /// Also writes `<dataset>.provenance`: where each document was read. Parts of one document have
+  /// the same place.
+  bool provenance = false;
+  std::optional<dataset::DatasetTokenizer> tokenizer;  ///< Written beside the dataset.
+};
+
 /// What is done with documents. Steps run in the order of these fields.
 struct CleanOptions {
   std::vector<std::string> inputs;
@@ -93,9 +107,9 @@ struct CleanOptions {
   std::vector<std::string> repair;  ///< Of repair_rules(), which run in that order.
   std::optional<UrlOptions> urls;   ///< A document without URL goes.
   std::vector<KeyRule> key_rules;   ///< A missing key, or one of another type, does not fit.
-  std::optional<int64_t> min_chars, max_chars;    ///< Characters (code points) of the text.
-  std::optional<int64_t> min_tokens, max_tokens;  ///< Tokens of the text by `tokenizer`.
-  const tokenizer::Tokenizer* tokenizer = nullptr;
+  std::optional<int64_t> min_chars, max_chars;      ///< Characters (code points) of the text.
+  std::optional<int64_t> min_tokens, max_tokens;    ///< Tokens of the text by `tokenizer`.
+  const tokenizer::Tokenizer* tokenizer = nullptr;  ///< Also of `dataset`.
   std::vector<std::string> quality;  ///< Of quality_rules(), which run in that order.
   std::optional<double> sample;  ///< The share of documents that stay, by their drawn_numbers().
   std::optional<DecontaminateOptions> decontaminate;
@@ -117,8 +131,10 @@ struct CleanOptions {
   std::optional<int64_t> max_documents;  ///< Ends the output, and the work where that is possible.
 
   /// JSON lines; where the name ends in .txt, only the texts, which must not have lines; compressed
-  /// where it ends in .gz or .zst.
+  /// where it ends in .gz or .zst. With `dataset` what stands before `_KEY_document` in its name,
+  /// where KEY is the first of json_keys.
   std::string output;
+  std::optional<DatasetOutput> dataset;  ///< Not with id_prefix.
   /// Where there are some, `output` has `{split}` in place of their names.
   std::vector<Split> splits;
   /// Adds the key adlr_id, as Megatron-LM's add_id.py: this, `-` and the number of the document
@@ -156,7 +172,7 @@ struct StepCounts {
 
 /// A file that was written.
 struct OutputCounts {
-  std::string path;
+  std::string path;  ///< The prefix of a dataset.
   int64_t documents = 0;
   int64_t text_bytes = 0;  ///< UTF-8 of their texts.
 };
@@ -170,7 +186,7 @@ struct CleanSummary {
   int64_t text_bytes = 0;       ///< UTF-8 of the texts read.
   int64_t kept = 0;             ///< Documents written.
   int64_t kept_text_bytes = 0;  ///< UTF-8 of their texts.
-  int64_t output_bytes = 0;     ///< Of the file.
+  int64_t output_bytes = 0;     ///< Of the files; of datasets their tokens.
   int64_t skipped_lines = 0;
   LengthCounts lengths_read{}, lengths_kept{};
   std::vector<StepCounts> steps;
@@ -199,9 +215,9 @@ std::span<const std::string_view> repair_rules();
 /// same documents go, for the same reasons, as by the filters of datatrove 0.10 for English.
 std::span<const std::string_view> quality_rules();
 
-/// Documents in, documents out, in their order: every input of preprocess() to JSON lines. A JSON
-/// object is written as it was read, with all of its keys, unless a step changes its text. A text
-/// that is a list of strings is a bad line.
+/// Documents in, documents out, in their order: every input of preprocess() to JSON lines or a
+/// dataset. A JSON object is written as it was read, with all of its keys, unless a step changes
+/// its text. A text that is a list of strings is a bad line.
 ///
 /// The bytes depend neither on the number of workers nor on chunk_bytes. Memory is bounded by
 /// workers x chunk, the longest line and `memory`; for near_duplicates add 12 bytes a document, 20

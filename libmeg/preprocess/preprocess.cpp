@@ -52,8 +52,7 @@ std::vector<std::string> output_files(const PreprocessOptions& options) {
   return files;
 }
 
-Status check_options(const PreprocessOptions& options, const tokenizer::Tokenizer& tokenizer,
-                     DType dtype) {
+Status check_options(const PreprocessOptions& options, const tokenizer::Tokenizer& tokenizer) {
   const auto invalid = [](std::string message) {
     return Status(StatusCode::kInvalidArgument, std::move(message));
   };
@@ -83,25 +82,7 @@ Status check_options(const PreprocessOptions& options, const tokenizer::Tokenize
   if (options.append_eod && !tokenizer.eod()) {
     return invalid("`append_eod`: the vocabulary has no end-of-document token");
   }
-  if (options.format == dataset::IndexFormat::kTntidx && dtype != DType::kInt32) {
-    return invalid(fmt::format(
-        "`dtype` {}: expected int32, the type of datasets of `dataset_impl` lazy and cached",
-        dtype_name(dtype)));
-  }
-  if (dtype != DType::kUint16 && dtype != DType::kInt32) {
-    return invalid(fmt::format("`dtype`: expected uint16 or int32, found {}", dtype_name(dtype)));
-  }
-  const int32_t largest = std::max(tokenizer.max_id(), tokenizer.eod().value_or(0));
-  if (dtype == DType::kUint16 && largest > 65535) {
-    return invalid(fmt::format("`dtype` uint16: expected ids up to 65535, found {}", largest));
-  }
   return Status();
-}
-
-DType dtype_of(const PreprocessOptions& options, const tokenizer::Tokenizer& tokenizer) {
-  if (options.dtype.has_value()) return *options.dtype;
-  if (options.format == dataset::IndexFormat::kTntidx) return DType::kInt32;
-  return tokenizer::optimal_dtype(tokenizer.vocab_size());
 }
 
 Status interrupted() { return Status(StatusCode::kCancelled, "interrupted"); }
@@ -310,11 +291,41 @@ Result<PreprocessSummary> finished_run(const PreprocessOptions& options, DType d
 
 }  // namespace
 
+Status make_way_for_datasets(const std::string& output_prefix) {
+  PreprocessOptions options;
+  options.output_prefix = output_prefix;
+  return ResumeJournal::make_way(options);
+}
+
+Result<DType> dataset_dtype(std::optional<DType> asked, dataset::IndexFormat format,
+                            const tokenizer::Tokenizer& tokenizer) {
+  const auto invalid = [](std::string message) {
+    return Status(StatusCode::kInvalidArgument, std::move(message));
+  };
+  const bool is_tntidx = format == dataset::IndexFormat::kTntidx;
+  const DType dtype = asked       ? *asked
+                      : is_tntidx ? DType::kInt32
+                                  : tokenizer::optimal_dtype(tokenizer.vocab_size());
+  if (is_tntidx && dtype != DType::kInt32) {
+    return invalid(fmt::format(
+        "`dtype` {}: expected int32, the type of datasets of `dataset_impl` lazy and cached",
+        dtype_name(dtype)));
+  }
+  if (dtype != DType::kUint16 && dtype != DType::kInt32) {
+    return invalid(fmt::format("`dtype`: expected uint16 or int32, found {}", dtype_name(dtype)));
+  }
+  const int32_t largest = std::max(tokenizer.max_id(), tokenizer.eod().value_or(0));
+  if (dtype == DType::kUint16 && largest > 65535) {
+    return invalid(fmt::format("`dtype` uint16: expected ids up to 65535, found {}", largest));
+  }
+  return dtype;
+}
+
 Result<PreprocessSummary> preprocess(const PreprocessOptions& options,
                                      const tokenizer::Tokenizer& tokenizer,
                                      const ProgressCallback& progress) {
-  const DType dtype = dtype_of(options, tokenizer);
-  MEG_RETURN_IF_ERROR(check_options(options, tokenizer, dtype));
+  MEG_RETURN_IF_ERROR(check_options(options, tokenizer));
+  MEG_ASSIGN_OR_RETURN(const DType dtype, dataset_dtype(options.dtype, options.format, tokenizer));
   std::optional<SentenceSplitter> splitter;
   if (options.sentences.has_value()) {
     MEG_ASSIGN_OR_RETURN(splitter, SentenceSplitter::open(*options.sentences));

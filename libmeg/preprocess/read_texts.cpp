@@ -64,6 +64,7 @@ class Reading {
     for (const auto& [chunk, bad] : bad_lines_) {
       summary_.skipped_examples.push_back(places_.describe(source_, chunk, bad));
     }
+    summary_.sources = source_.names();
     summary_.warnings = source_.notes();
     return summary_;
   }
@@ -152,8 +153,8 @@ class Reading {
       }
       const bool is_json =
           chunk.format == RecordFormat::kJsonLines || chunk.format == RecordFormat::kJsonElements;
-      MEG_RETURN_IF_ERROR(
-          visitor.begin_document(is_json ? document : std::string_view(), has_list));
+      MEG_RETURN_IF_ERROR(visitor.begin_document(is_json ? document : std::string_view(), has_list,
+                                                 place_of(document, record, chunk)));
       --left;
       for (size_t key = 0; key < options_.json_keys.size(); ++key) {
         for (const std::string_view text : reader.texts(key)) {

@@ -10,6 +10,7 @@
 
 #include "libmeg/base/progress.h"
 #include "libmeg/base/result.h"
+#include "libmeg/dataset/provenance.h"
 #include "libmeg/preprocess/preprocess.h"
 #include "libmeg/preprocess/sources/input_options.h"
 
@@ -34,6 +35,7 @@ struct ReadTextsSummary {
   int64_t text_bytes = 0;   ///< UTF-8 of the texts.
   int64_t skipped_lines = 0;
   std::vector<std::string> skipped_examples;  ///< Messages of the first skipped lines.
+  std::vector<std::string> sources;           ///< Names of the inputs, by their numbers in places.
   std::vector<std::string> warnings;          ///< What the user should look at; mostly empty.
 };
 
@@ -48,9 +50,12 @@ class TextVisitor {
 
   /// Called before the texts of each document. json: the object that holds it, with
   /// text::kTextPadding readable bytes after it, valid until the next document; empty in other
-  /// formats. has_list: a key has not one text, but a list. An error, which begins with `byte N` of
-  /// the document, makes it a bad line.
-  virtual Status begin_document(std::string_view /*json*/, bool /*has_list*/) { return {}; }
+  /// formats. has_list: a key has not one text, but a list. place: where it was read. An error,
+  /// which begins with `byte N` of the document, makes it a bad line.
+  virtual Status begin_document(std::string_view /*json*/, bool /*has_list*/,
+                                const dataset::DocumentPlace& /*place*/) {
+    return {};
+  }
 
   /// text: valid UTF-8 with text::kTextPadding readable bytes after it, valid until the next
   /// document. An error ends the work.

@@ -279,6 +279,76 @@ class CleanDataset(unittest.TestCase):
         self.fails_with("expected texts of at least 8 words", "--input", tests, "--json-keys", "question", "--decontaminate",
                         self.write("few.jsonl", '{"text": "a b"}\n'))
 
+    def dataset_files(self, prefix):
+        """The files of a dataset, by their endings."""
+        found = {}
+        for name in os.listdir(self.folder):
+            if name.startswith(prefix + "_text_document."):
+                with open(self.path(name), "rb") as file:
+                    found[name[len(prefix):]] = file.read()
+        return found
+
+    def test_datasets_are_those_of_preprocess_data(self):
+        tokenizer = [*TOKENIZER, "--vocab-file", f"{TESTDATA}/tokenizer/vocab.json", "--merge-file",
+                     f"{TESTDATA}/tokenizer/merges.txt"]
+        documents = self.corpus(3000) + [{"text": ""}]
+        random.seed(2)
+        for document in documents[1000:3000]:
+            document["text"] = documents[random.randrange(1000)]["text"] + random.choice(["", "\nx"])
+        source = self.write("in.jsonl", lines_of(documents))
+        preprocess = os.path.join(os.path.dirname(PROGRAM), "preprocess_data")
+        for steps in ([], ["--exact-duplicates"], ["--exact-duplicates", "--near-duplicates", "--shuffle"],
+                      ["--exact-duplicates", "--duplicates-of", "lines", "--memory", "1MiB", "--max-documents", 700],
+                      ["--repair", "remove_control_chars", "--sample", 0.5]):
+            for flags in (["--append-eod"], ["--dtype", "int32"], ["--dataset-impl", "lazy"]):
+                done = self.run_program("--input", source, *steps)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                subprocess.run([preprocess, "--input", self.path("out.jsonl"), "--output-prefix", self.path("expected"), *tokenizer,
+                                *flags], check=True, capture_output=True)
+                command = [PROGRAM, "--input", source, "--output-prefix", self.path("found"), *steps, *tokenizer, *flags, "--workers",
+                           random.choice([1, 3])]
+                done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertRegex(done.stdout, r"wrote .*found_text_document.\{bin,idx\}")
+                self.assertEqual(self.dataset_files("found"), self.dataset_files("expected"))
+                self.assertEqual(len(self.dataset_files("found")), 3)
+        done = subprocess.run([PROGRAM, "--input", source, "--output-prefix", self.path("{split}"), "--split", "a=0.5", "b=0.5",
+                               *tokenizer], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertTrue(self.dataset_files("a") and self.dataset_files("b"))
+        for flags, message in ((["--input", source, "--id-prefix", "a"], "id-prefix: expected JSON lines"),
+                               (["--input", source, "--output", self.path("none")], "expected one"),
+                               (["--provenance", "--minhash-stage", "filter", "--minhash-folder", self.folder], "provenance")):
+            done = subprocess.run([PROGRAM, "--output-prefix", self.path("none"), *tokenizer, *flags], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertRegex(done.stderr, message)
+        for flag in ("--provenance", "--append-eod"):
+            self.fails_with("requires --output-prefix", "--input", source, flag)
+
+    def test_provenance_says_where_documents_were_read(self):
+        tokenizer = [*TOKENIZER, "--vocab-file", f"{TESTDATA}/tokenizer/vocab.json", "--merge-file",
+                     f"{TESTDATA}/tokenizer/merges.txt"]
+        sources = [self.write(f"{i}.jsonl", lines_of(self.corpus(400, seed=i))) for i in range(3)]
+        flags = ["--append-eod", "--provenance", "--workers", "2", *tokenizer]
+        preprocess = os.path.join(os.path.dirname(PROGRAM), "preprocess_data")
+        subprocess.run([preprocess, "--input", *sources, "--output-prefix", self.path("expected"), *flags], check=True,
+                       capture_output=True)
+        command = [PROGRAM, "--input", *sources, "--output-prefix", self.path("found"), *flags]
+        subprocess.run(command, check=True, capture_output=True)
+        self.assertEqual(self.dataset_files("found"), self.dataset_files("expected"))
+        for steps in (["--exact-duplicates"], ["--shuffle"], ["--exact-duplicates", "--near-duplicates", "--memory", "1MiB"]):
+            subprocess.run([*command, *steps], check=True, capture_output=True)
+            with open(self.path("found_text_document.provenance"), "rb") as file:
+                places = file.read()[48:]
+            lines = self.run_program("--input", *sources, *steps)
+            self.assertEqual(lines.returncode, 0, lines.stderr)
+            with open(self.path("out.jsonl"), "rb") as file:
+                for number, line in enumerate(file):
+                    at, source, _ = struct.unpack_from("<QII", places, 16 * number)
+                    with open(sources[source], "rb") as read:
+                        read.seek(at)
+                        self.assertEqual(read.readline(), line)
+
     def test_urls_are_filtered_and_listed(self):
         urls = ["http://a.com/x", "http://www.google.co.uk/", "http://a.com/x", "http://a.com/b.JPG?q", "x.y", "http://nodot/page",
                 "http://b.org/private/1", " http://c.de "]
@@ -541,7 +611,7 @@ class CleanDataset(unittest.TestCase):
     def test_wrong_command_lines(self):
         source = self.write("in.jsonl", '{"text": "a"}\n')
         self.fails_with("min_chars|--min-chars", "--input", source, "--min-chars", 9, "--max-chars", 3)
-        self.fails_with("--append-eod", "--input", source, "--append-eod", code=1)
+        self.fails_with("--append-eod", "--input", source, "--append-eod")
         done = self.run_program("--input", source, output="in.jsonl")
         self.assertEqual(done.returncode, 2)
         self.assertIn("expected inputs without the files to be written", done.stderr)

@@ -148,7 +148,8 @@ class OrderedCollector : public TextVisitor {
 
   void begin_part(int64_t /*number*/) override { part_.clear(); }
 
-  Status begin_document(std::string_view json, bool has_list) override {
+  Status begin_document(std::string_view json, bool has_list,
+                        const dataset::DocumentPlace& /*place*/) override {
     json_ = json;
     if (!has_list) return {};
     return Status(StatusCode::kCorruption, "byte 1: expected no list");

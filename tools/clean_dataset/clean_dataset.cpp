@@ -41,6 +41,10 @@ constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
 /// What the command line says.
 struct Arguments {
   megatron::ArgumentValues args;
+  cleaning::DatasetOutput dataset;
+  std::string output_prefix;  // of datasets; empty: lines are written
+  std::optional<std::string> dtype;
+  bool provenance = false;
   InputFlags input;
   std::string command;
   std::string on_error = "fail";
@@ -64,11 +68,23 @@ struct Arguments {
   tokenizer::TokenizerOptions tokenizer;
 };
 
+/// Megatron's arguments, by their fields.
+void read_args(megatron::FieldReader& args, Arguments& arguments) {
+  args.take("output_prefix", arguments.output_prefix);
+  args.take("append_eod", arguments.dataset.append_eod);
+  std::string dataset_impl = "mmap";
+  args.take("dataset_impl", dataset_impl);
+  if (dataset_impl != "mmap") arguments.dataset.format = dataset::IndexFormat::kTntidx;
+  arguments.tokenizer.take_fields(args);
+  arguments.tokenizer.vocab_extra_ids = 0;  // As preprocess_data.
+}
+
 ArgumentScope scope() {
   std::vector<std::string> fields =
       megatron::fields_read_by([](const megatron::FieldLookup& lookup) {
         megatron::FieldReader args(lookup);
-        tokenizer::TokenizerOptions().take_fields(args);
+        Arguments arguments;
+        read_args(args, arguments);
       });
   return {.reads = std::move(fields), .required = {}, .idle = {}, .idle_fields = {}};
 }
@@ -184,9 +200,16 @@ void declare(Flags& flags, Arguments& arguments) {
       "--output", &options.output, "FILE",
       "JSON lines, or the texts alone where the name ends in .txt; compressed where it ends "
       "in .gz or .zst");
-  flags.list("--split", &arguments.splits, "NAME=SHARE...",
-             "distribute documents over several files by a hash; --output has {split} in its name, "
-             "as in clean_{split}.jsonl");
+  flags
+      .value("--dtype", &arguments.dtype, "DTYPE",
+             "type of the tokens of --output-prefix, as in preprocess_data")
+      .choices({"uint16", "int32"});
+  flags.toggle("--provenance", &arguments.provenance,
+               "with --output-prefix: also write DATASET.provenance, the source of every document");
+  flags.list(
+      "--split", &arguments.splits, "NAME=SHARE...",
+      "distribute documents over several files by a hash; --output or --output-prefix has {split} "
+      "in its name, as in clean_{split}.jsonl");
   flags.value("--id-prefix", &options.id_prefix, "PREFIX",
               "add the key adlr_id, PREFIX-0000000001 and so on in the order of writing");
   flags.toggle("--shuffle", &options.shuffle, "write documents in another order");
@@ -247,6 +270,28 @@ Status add_key_rules(const Arguments& arguments, std::vector<cleaning::KeyRule>&
   return {};
 }
 
+/// Lines or a dataset.
+Status finish_dataset(Arguments& arguments) {
+  cleaning::CleanOptions& options = arguments.options;
+  const auto invalid = [](std::string_view message) {
+    return Status(StatusCode::kInvalidArgument, std::string(message));
+  };
+  if (arguments.output_prefix.empty()) {
+    if (arguments.dtype) return invalid("--dtype: requires --output-prefix");
+    if (arguments.provenance) return invalid("--provenance: requires --output-prefix");
+    if (arguments.dataset.append_eod) return invalid("--append-eod: requires --output-prefix");
+    return {};
+  }
+  if (!options.output.empty()) {
+    return invalid("--output: lines, --output-prefix: a dataset: expected one of them");
+  }
+  if (arguments.dtype) arguments.dataset.dtype = dtype_from_name(*arguments.dtype);
+  arguments.dataset.provenance = arguments.provenance;
+  options.output = arguments.output_prefix;
+  options.dataset = arguments.dataset;
+  return {};
+}
+
 Status finish(Arguments& arguments) {
   cleaning::CleanOptions& options = arguments.options;
   MEG_RETURN_IF_ERROR(finish_input_flags(arguments.input, options));
@@ -297,12 +342,13 @@ Status finish(Arguments& arguments) {
   options.workers = static_cast<int>(arguments.workers);
   const megatron::FieldLookup fields = arguments.args.lookup();
   megatron::FieldReader args(fields);
-  arguments.tokenizer.take_fields(args);
+  read_args(args, arguments);
   MEG_RETURN_IF_ERROR(args.status());
+  MEG_RETURN_IF_ERROR(finish_dataset(arguments));
   return add_key_rules(arguments, options.key_rules);
 }
 
-void print_summary(const cleaning::CleanSummary& summary, double seconds) {
+void print_summary(const cleaning::CleanSummary& summary, bool is_dataset, double seconds) {
   fmt::print("documents: {}\nbytes: {}\n", summary.documents, summary.text_bytes);
   for (const cleaning::StepCounts& step : summary.steps) {
     fmt::print("{}: removed {} of {} documents, {} of {} bytes\n", step.name, step.removed,
@@ -323,6 +369,10 @@ void print_summary(const cleaning::CleanSummary& summary, double seconds) {
   for (const cleaning::OutputCounts& output : summary.outputs) {
     if (summary.outputs.size() > 1) {
       fmt::print("{}: {} documents, {} bytes\n", output.path, output.documents, output.text_bytes);
+    }
+    if (is_dataset) {
+      print_written_dataset(output.path);
+      continue;
     }
     fmt::print("{}\n", written_text(output.path, {&output.path, 1}));
   }
@@ -371,14 +421,18 @@ Status run(Arguments& arguments) {
   MEG_ASSIGN_OR_RETURN(std::optional<io::AtomicFile> report, open_report(arguments));
   if (!arguments.options.output.empty()) note_new_folders(arguments.options.output);
   std::unique_ptr<tokenizer::Tokenizer> tokenizer;
-  if (arguments.options.min_tokens || arguments.options.max_tokens) {
+  cleaning::CleanOptions& options = arguments.options;
+  if (options.min_tokens || options.max_tokens || options.dataset) {
     if (arguments.tokenizer.tokenizer_type.empty()) {
       return Status(StatusCode::kInvalidArgument,
-                    "--min-tokens, --max-tokens: require --tokenizer-type");
+                    "--min-tokens, --max-tokens, --output-prefix: require --tokenizer-type");
     }
     MEG_ASSIGN_OR_RETURN(tokenizer, tokenizer::open_tokenizer(arguments.tokenizer));
     for (const std::string& text : tokenizer->warnings()) warning(text);
-    arguments.options.tokenizer = tokenizer.get();
+    options.tokenizer = tokenizer.get();
+    if (options.dataset) {
+      options.dataset->tokenizer = dataset_tokenizer(arguments.tokenizer, *tokenizer);
+    }
   }
   const Stopwatch work;
   ProgressBar bar(arguments.log_interval);
@@ -396,7 +450,8 @@ Status run(Arguments& arguments) {
     MEG_RETURN_IF_ERROR(report->commit());
     note(written_text(*arguments.report, {&*arguments.report, 1}));
   }
-  arguments.json ? print_json_summary(*summary, seconds) : print_summary(*summary, seconds);
+  arguments.json ? print_json_summary(*summary, seconds)
+                 : print_summary(*summary, arguments.options.dataset.has_value(), seconds);
   for (const std::string& text : summary->skipped_examples) note("skipped " + text);
   for (const std::string& text : summary->warnings) warning(text);
   return {};
@@ -406,12 +461,15 @@ int main(int argc, const char* const* argv) {
   Arguments arguments;
   Flags flags("clean_dataset",
               "removes and repairs documents of a text corpus (JSON lines, a JSON array, CSV, "
-              "plain text, Parquet, Arrow) and writes JSON lines.");
+              "plain text, Parquet, Arrow) and writes JSON lines or a dataset (.bin/.idx).");
   flags.examples(
       {"clean_dataset --input crawl --output clean.jsonl.zst --min-chars 512 --quality "
        "gopher_repetition gopher_quality --near-duplicates --report clean.html",
        "clean_dataset --input urls --txt-document line --url-filters domain extension short "
-       "malformed --exact-duplicates --output clean_urls.txt"});
+       "malformed --exact-duplicates --output clean_urls.txt",
+       "clean_dataset --input crawl --min-tokens 128 --near-duplicates --shuffle --output-prefix "
+       "clean --append-eod --provenance --tokenizer-type GPT2BPETokenizer --vocab-file "
+       "gpt2-vocab.json --merge-file gpt2-merges.txt"});
   declare(flags, arguments);
   for (int i = 0; i < argc; ++i) arguments.command += (i == 0 ? "" : " ") + std::string(argv[i]);
   flags.usage("--input FILE... --output FILE");
@@ -422,7 +480,9 @@ int main(int argc, const char* const* argv) {
     const bool reads = stage.empty() || stage == "signatures";
     const bool writes = stage.empty() || stage == "filter";
     if (reads && arguments.input.inputs.empty()) missing.emplace_back("--input");
-    if (writes && arguments.options.output.empty()) missing.emplace_back("--output");
+    const bool has_output =
+        !arguments.options.output.empty() || arguments.args.given("output_prefix");
+    if (writes && !has_output) missing.emplace_back("--output");
     return missing;
   });
   if (const std::optional<int> code = flags.parse(argc, argv)) return *code;

@@ -29,6 +29,7 @@ struct Kept {
   bool is_cut = false;                 ///< Pieces of the text go.
   int64_t number = 0;                  ///< Among those that are written, from 1.
   bool is_held = false;                ///< Whether it stays is decided at the end.
+  dataset::DocumentPlace place;
 };
 
 void add(StepCounts& to, const StepCounts& counts, const CleanOptions& options) {
@@ -56,7 +57,8 @@ class NgramCounter : public preprocess::TextVisitor {
     for (const StepPlan& plan : plans) steps_.push_back(plan.make());
   }
 
-  Status begin_document(std::string_view json, bool has_list) override {
+  Status begin_document(std::string_view json, bool has_list,
+                        const dataset::DocumentPlace& /*place*/) override {
     json_ = json;
     values_ = 0;
     return check_is_text(has_list);
@@ -88,7 +90,7 @@ class PartCleaner : public preprocess::TextVisitor {
   /// ngrams: null where they are not looked for.
   PartCleaner(const CleanOptions& options, const std::vector<StepPlan>& plans, TestNgrams* ngrams,
               SharedState& shared)
-      : options_(options), shared_(shared), editor_(options) {
+      : options_(options), shared_(shared), editor_(options), packer_(options) {
     for (const StepPlan& plan : plans) steps_.push_back(plan.make());
     counts_.resize(plans.size() + (ngrams != nullptr ? 1 : 0));
     if (ngrams != nullptr) ngram_filter_.emplace(*ngrams, *options.decontaminate);
@@ -103,8 +105,10 @@ class PartCleaner : public preprocess::TextVisitor {
     std::fill(counts_.begin(), counts_.end(), StepCounts());
   }
 
-  Status begin_document(std::string_view json, bool has_list) override {
+  Status begin_document(std::string_view json, bool has_list,
+                        const dataset::DocumentPlace& place) override {
     json_ = json;
+    place_ = place;
     values_.clear();
     return check_is_text(has_list);
   }
@@ -138,30 +142,30 @@ class PartCleaner : public preprocess::TextVisitor {
   }
 
   Status pack() override {
-    ready_.assign(shared_.files.size(), {});
+    ready_.assign(shared_.outputs.size(), {});
     held_.clear();
     for (const Kept& document : kept_) {
       std::string_view line = std::string_view(out_).substr(document.begin, document.size);
       if (document.is_cut) line = cut_line(document, line);
-      std::string& lines = ready_[document.split];
+      if (!document.is_held) ready_[document.split].places.push_back(document.place);
       if (document.is_held) {
         append_held(document, line);
       } else if (options_.id_prefix) {
-        editor_.append_with_id(line, document.number, lines);
+        editor_.append_with_id(line, document.number, ready_[document.split].bytes);
       } else {
-        lines.append(line);
+        ready_[document.split].bytes.append(line);
       }
     }
-    for (std::string& lines : ready_) {
-      if (lines.empty()) continue;
-      MEG_ASSIGN_OR_RETURN(lines, packed(std::move(lines), shared_.packing));
+    for (size_t output = 0; output < ready_.size(); ++output) {
+      ready_[output].output = output;
+      if (!ready_[output].bytes.empty()) MEG_RETURN_IF_ERROR(packer_.pack(ready_[output]));
     }
     return {};
   }
 
   Status write() override {
-    for (size_t split = 0; split < ready_.size(); ++split) {
-      if (!ready_[split].empty()) MEG_RETURN_IF_ERROR(shared_.write(split, ready_[split]));
+    for (const OutputBlock& block : ready_) {
+      if (!block.places.empty()) MEG_RETURN_IF_ERROR(shared_.write(block));
     }
     shared_.held_bytes += std::ssize(held_);
     return held_.empty() ? Status() : shared_.held_file.write(std::as_bytes(std::span(held_)));
@@ -190,8 +194,7 @@ class PartCleaner : public preprocess::TextVisitor {
   }
 
   Status check_is_line(const Document& document) const {
-    if (!is_txt(options_.output) ||
-        document.text().find_first_of("\r\n") == std::string_view::npos) {
+    if (!is_txt(options_) || document.text().find_first_of("\r\n") == std::string_view::npos) {
       return {};
     }
     return make_error(StatusCode::kInvalidArgument,
@@ -236,7 +239,8 @@ class PartCleaner : public preprocess::TextVisitor {
     Kept kept{.begin = out_.size(),
               .text_bytes = std::ssize(document.text()),
               .digest = std::nullopt,
-              .signature = std::nullopt};
+              .signature = std::nullopt,
+              .place = place_};
     if (options_.duplicate_unit != DuplicateUnit::kDocument) {
       kept.first_piece = pieces_.size();
       split_text(document.text(), options_.duplicate_unit, pieces_);
@@ -281,7 +285,7 @@ class PartCleaner : public preprocess::TextVisitor {
   }
 
   void append_line(const Document& document) {
-    if (is_txt(options_.output)) {
+    if (is_txt(options_)) {
       out_.append(document.text());
     } else if (json_.empty()) {
       append_members(document);
@@ -319,7 +323,8 @@ class PartCleaner : public preprocess::TextVisitor {
     const HeldHeader header{.size = line.size(),
                             .text_bytes = document.text_bytes,
                             .split = document.split,
-                            .is_cut = document.is_cut ? 1U : 0U};
+                            .is_cut = document.is_cut ? 1U : 0U,
+                            .place = document.place};
     held_.append(reinterpret_cast<const char*>(&header), sizeof(header)).append(line);
   }
 
@@ -417,14 +422,16 @@ class PartCleaner : public preprocess::TextVisitor {
   EnglishWords words_;
   MinHasher hasher_;
   LineEditor editor_;
+  BlockPacker packer_;
   std::string buffer_, line_;
 
-  std::string_view json_;                 // of the document
+  std::string_view json_;  // of the document
+  dataset::DocumentPlace place_;
   std::vector<std::string_view> values_;  // of its keys
 
   // Of the part.
   std::string out_, held_;
-  std::vector<std::string> ready_;  // of each split
+  std::vector<OutputBlock> ready_;  // of each split
   std::vector<Kept> kept_;
   std::vector<std::array<uint64_t, kHashes>> signatures_;
   std::vector<TextPiece> pieces_;
@@ -433,14 +440,6 @@ class PartCleaner : public preprocess::TextVisitor {
 };
 
 }  // namespace
-
-/// Whether an output has the texts alone, one a line.
-bool is_txt(std::string_view path) {
-  for (const std::string_view ending : {".gz", ".zst"}) {
-    if (path.ends_with(ending)) path.remove_suffix(ending.size());
-  }
-  return path.ends_with(".txt");
-}
 
 std::unique_ptr<preprocess::TextVisitor> make_part_cleaner(const CleanOptions& options,
                                                            const std::vector<StepPlan>& plans,

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
 #include <span>
 #include <string>
 #include <string_view>
@@ -26,9 +27,9 @@ class HeldDocuments {
   Status next(HeldHeader& header, std::string_view& line) {
     MEG_ASSIGN_OR_RETURN(std::string_view bytes, take(sizeof(header)));
     std::memcpy(&header, bytes.data(), sizeof(header));
-    if (header.split >= shared_.files.size()) {
+    if (header.split >= shared_.outputs.size()) {
       return make_error(StatusCode::kCorruption, "{}: expected one of {} splits, found {}",
-                        "the held documents", shared_.files.size(), header.split);
+                        "the held documents", shared_.outputs.size(), header.split);
     }
     MEG_ASSIGN_OR_RETURN(line, take(header.size));
     if (header.text_bytes < 0 || header.text_bytes > std::ssize(line) || !line.ends_with('\n')) {
@@ -83,7 +84,9 @@ class Release {
         progress_(progress),
         editor_(options),
         pool_(options.workers),
-        blocks_(shared.files.size()) {}
+        blocks_(shared.outputs.size()) {
+    for (size_t i = 0; i < blocks_.size(); ++i) blocks_[i].output = i;
+  }
 
   Status run() {
     const auto held = static_cast<size_t>(shared_.held);
@@ -216,39 +219,38 @@ class Release {
 
   Status append(const HeldHeader& header, std::string_view line) {
     shared_.count_kept(header.split, header.text_bytes);
-    std::string& block = blocks_[header.split];
+    OutputBlock& block = blocks_[header.split];
+    block.places.push_back(header.place);
     if (options_.id_prefix) {
-      editor_.append_with_id(line, shared_.summary.kept, block);
+      editor_.append_with_id(line, shared_.summary.kept, block.bytes);
     } else {
-      block.append(line);
+      block.bytes.append(line);
     }
-    if (block.size() < kBlockBytes) return {};
-    ready_.push_back({header.split, std::move(block)});
-    block.clear();
+    if (block.bytes.size() < kBlockBytes) return {};
+    ready_.push_back(std::move(block));
+    block = {};
+    block.output = header.split;
     return std::ssize(ready_) == options_.workers ? write_ready() : Status();
   }
 
   /// Writes all that is left.
   Status write() {
-    for (size_t split = 0; split < blocks_.size(); ++split) {
-      if (!blocks_[split].empty()) ready_.push_back({split, std::move(blocks_[split])});
+    for (OutputBlock& block : blocks_) {
+      if (!block.places.empty()) ready_.push_back(std::move(block));
     }
     return write_ready();
   }
 
   Status write_ready() {
     std::vector<Status> statuses(ready_.size());
+    while (packers_.size() < ready_.size()) packers_.emplace_back(options_);
     for (size_t i = 0; i < ready_.size(); ++i) {
-      pool_.submit([this, &statuses, i] {
-        Result<std::string> block = packed(std::move(ready_[i].second), shared_.packing);
-        statuses[i] = block.status();
-        if (block.has_value()) ready_[i].second = std::move(*block);
-      });
+      pool_.submit([this, &statuses, i] { statuses[i] = packers_[i].pack(ready_[i]); });
     }
     pool_.wait();
     for (size_t i = 0; i < ready_.size(); ++i) {
       MEG_RETURN_IF_ERROR(statuses[i]);
-      MEG_RETURN_IF_ERROR(shared_.write(ready_[i].first, ready_[i].second));
+      MEG_RETURN_IF_ERROR(shared_.write(ready_[i]));
     }
     ready_.clear();
     Progress now;
@@ -265,8 +267,9 @@ class Release {
   std::vector<TextPiece> pieces_;  // of a document
   std::string text_, line_;
   ThreadPool pool_;
-  std::vector<std::string> blocks_;                      // of each split, in the making
-  std::vector<std::pair<uint64_t, std::string>> ready_;  // with their splits
+  std::vector<OutputBlock> blocks_;  // of each split, in the making
+  std::vector<OutputBlock> ready_;
+  std::deque<BlockPacker> packers_;  // one for each of these
 };
 
 }  // namespace

@@ -14,7 +14,7 @@
 #include "libmeg/cleaning/clean.h"
 #include "libmeg/cleaning/duplicates/exact_duplicates.h"
 #include "libmeg/cleaning/duplicates/near_duplicates.h"
-#include "libmeg/cleaning/internal/packed.h"
+#include "libmeg/cleaning/internal/output.h"
 #include "libmeg/cleaning/internal/signature_file.h"
 #include "libmeg/io/atomic_file.h"
 #include "libmeg/text/utf8.h"
@@ -27,6 +27,7 @@ struct HeldHeader {
   int64_t text_bytes;
   uint64_t split;   ///< its number
   uint64_t is_cut;  ///< 1 where pieces of the text were removed
+  dataset::DocumentPlace place;
 };
 
 /// The place in LengthCounts of a text of this many bytes.
@@ -37,8 +38,8 @@ inline size_t length_class(int64_t bytes) {
 
 /// What the parts of one run share. Only the part that is settled or written uses it.
 struct SharedState {
-  std::vector<io::AtomicFile> files;  ///< One a split; without splits one.
-  Packing packing = Packing::kNone;
+  std::vector<Output> outputs;       ///< One a split; without splits one.
+  std::vector<std::string> sources;  ///< The inputs' names.
   std::optional<ExactDuplicates> exact;
   std::optional<NearDuplicates> near;
   std::optional<SignatureWriter> signatures;  ///< In place of `near`, for another process.
@@ -78,13 +79,10 @@ struct SharedState {
     summary.outputs[split].text_bytes += text_bytes;
   }
 
-  Status write(uint64_t split, std::string_view bytes) {
-    summary.output_bytes += std::ssize(bytes);
-    return files[split].write(std::as_bytes(std::span(bytes)));
+  Status write(const OutputBlock& block) {
+    summary.output_bytes += std::ssize(block.bytes);
+    return outputs[block.output].write(block);
   }
 };
-
-/// Whether an output has the texts alone, one a line.
-bool is_txt(std::string_view path);
 
 }  // namespace meg::cleaning

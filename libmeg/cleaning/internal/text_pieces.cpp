@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "libmeg/cleaning/internal/shared_state.h"
+#include "libmeg/cleaning/internal/output.h"
 #include "libmeg/text/json/json_object.h"
 #include "libmeg/text/text_padding.h"
 #include "libmeg/text/whitespace.h"
@@ -55,7 +55,7 @@ void append_kept_pieces(std::string_view text, std::span<const TextPiece> pieces
 }
 
 std::string_view LineEditor::text_of(std::string_view line) {
-  is_json_ = !is_txt(options_.output);
+  is_json_ = !is_txt(options_);
   if (!is_json_) return line.substr(0, line.size() - 1);
   return text::json_string_text(find_value(line, options_.json_keys.front()), buffer_);
 }

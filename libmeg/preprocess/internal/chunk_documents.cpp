@@ -100,6 +100,17 @@ void read_records(const TextChunk& chunk, bool stop_at_bad_line, const TakeDocum
 
 }  // namespace
 
+dataset::DocumentPlace place_of(std::string_view document, size_t record, const TextChunk& chunk) {
+  dataset::DocumentPlace place{.at = 0, .source = static_cast<uint32_t>(chunk.input)};
+  if (chunk.format == RecordFormat::kRows) {
+    place.at = static_cast<uint64_t>(chunk.rows.group);
+    place.row = static_cast<uint32_t>(chunk.rows.first + static_cast<int64_t>(record));
+  } else {
+    place.at = static_cast<uint64_t>(chunk.offset + (document.data() - chunk.lines.data()));
+  }
+  return place;
+}
+
 void read_documents(const TextChunk& chunk, bool stop_at_bad_line, const TakeDocument& take,
                     DocumentCounts& counts) {
   (chunk.has_lines() ? read_lines : read_records)(chunk, stop_at_bad_line, take, counts);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "libmeg/base/result.h"
+#include "libmeg/dataset/provenance.h"
 #include "libmeg/preprocess/sources/internal/text_chunk.h"
 
 namespace meg::preprocess {
@@ -34,6 +35,9 @@ struct DocumentCounts {
 /// chunk's record, 0 for lines. An error is that of a bad line and begins with `byte N` of the
 /// document, from 1.
 using TakeDocument = std::function<Result<bool>(std::string_view document, size_t record)>;
+
+/// Where a document of a chunk that `take` is given was read.
+dataset::DocumentPlace place_of(std::string_view document, size_t record, const TextChunk& chunk);
 
 /// Passes the documents of a chunk to `take`, in order, and counts them. Stops at a bad line if
 /// requested.

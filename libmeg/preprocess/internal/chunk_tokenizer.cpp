@@ -83,7 +83,7 @@ Result<bool> ChunkTokenizer::tokenize(std::string_view document, size_t record,
     out.short_documents.push_back(out.documents);
     return false;
   }
-  if (rules_.record_places) record_place(document, record, chunk, out);
+  if (rules_.record_places) out.places.push_back(place_of(document, record, chunk));
   return true;
 }
 
@@ -98,18 +98,6 @@ bool ChunkTokenizer::is_split(size_t key) const {
 /// The texts of a key, of which each becomes a sequence.
 const text::TextList& ChunkTokenizer::sequences(size_t key) const {
   return is_split(key) ? sentences_[key] : reader_.texts(key);
-}
-
-void ChunkTokenizer::record_place(std::string_view document, size_t record, const TextChunk& chunk,
-                                  TokenizedChunk& out) const {
-  dataset::DocumentPlace place{.at = 0, .source = static_cast<uint32_t>(chunk.input)};
-  if (chunk.format == RecordFormat::kRows) {
-    place.at = static_cast<uint64_t>(chunk.rows.group);
-    place.row = static_cast<uint32_t>(chunk.rows.first + static_cast<int64_t>(record));
-  } else {
-    place.at = static_cast<uint64_t>(chunk.offset + (document.data() - chunk.lines.data()));
-  }
-  out.places.push_back(place);
 }
 
 /// Returns the tokens of the texts of all keys.

@@ -50,8 +50,6 @@ class ChunkTokenizer {
                         TokenizedChunk& out);
   bool is_split(size_t key) const;
   const text::TextList& sequences(size_t key) const;
-  void record_place(std::string_view document, size_t record, const TextChunk& chunk,
-                    TokenizedChunk& out) const;
   Result<int64_t> add_documents(TokenizedChunk& out);
   void take_back_documents(TokenizedChunk& out) const;
   Result<int64_t> add_document(const text::TextList& texts, KeyTokens& key);
