@@ -27,6 +27,7 @@ ORDER = {
     "dataset": "base io text s3",
     "preprocess": "base io text tokenizer s3 dataset",
     "cleaning": "base io text numpy tokenizer dataset preprocess",
+    "packing": "base io text chat numpy tokenizer dataset preprocess",
     "samples": "base io text numpy megatron model dataset",
     "checkpoint": "base io text megatron model",
     "schedule": "base text megatron model",

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -14,6 +15,8 @@
 
 namespace meg::chat {
 namespace {
+
+namespace fs = std::filesystem;
 
 /// Longer templates are refused: the longest of public models have 20 KB.
 constexpr size_t kMaxSource = size_t{1} << 20;
@@ -55,9 +58,35 @@ Variables special_tokens(const Json& config) {
   return tokens;
 }
 
+/// Whether the source has {% generation %}. Mirrors transformers'
+/// tokenization_utils_base.py: apply_chat_template.
+bool has_generation_block(std::string_view source) {
+  for (size_t at = source.find("{%"); at != source.npos; at = source.find("{%", at + 2)) {
+    std::string_view rest = source.substr(at + 2);
+    if (rest.starts_with('-')) rest.remove_prefix(1);
+    rest.remove_prefix(std::min(rest.find_first_not_of(" \t\r\n"), rest.size()));
+    if (rest.starts_with("generation")) return true;
+  }
+  return false;
+}
+
 Result<std::string> content_of(const std::string& path) {
   MEG_ASSIGN_OR_RETURN(const io::MappedFile file, io::MappedFile::open(path));
   return std::string(file.text());
+}
+
+std::string config_path(const std::string& folder) {
+  return (fs::path(folder) / "tokenizer_config.json").string();
+}
+
+/// An empty object where there is no such file.
+Result<Json> config_of(const std::string& path) {
+  std::error_code absent;
+  if (!fs::exists(path, absent)) return Json::object();
+  MEG_ASSIGN_OR_RETURN(const std::string text, content_of(path));
+  Json config = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!config.is_object()) return no_template(path, "a JSON object");
+  return config;
 }
 
 }  // namespace
@@ -65,6 +94,7 @@ Result<std::string> content_of(const std::string& path) {
 struct ChatTemplate::Parsed {
   std::vector<NodePtr> statements;
   Variables special_tokens;
+  bool marks_generation = false;
 
   static Result<std::shared_ptr<Parsed>> parse(std::string_view source) {
     if (source.size() > kMaxSource) {
@@ -73,31 +103,29 @@ struct ChatTemplate::Parsed {
     }
     auto parsed = std::make_shared<Parsed>();
     MEG_ASSIGN_OR_RETURN(parsed->statements, parse_template(source));
+    parsed->marks_generation = has_generation_block(source);
     return parsed;
   }
 };
 
-Result<ChatTemplate> ChatTemplate::parse(std::string_view source) {
+Result<ChatTemplate> ChatTemplate::parse(std::string_view source, const std::string& folder) {
   MEG_ASSIGN_OR_RETURN(std::shared_ptr<Parsed> parsed, Parsed::parse(source));
+  if (!folder.empty()) {
+    MEG_ASSIGN_OR_RETURN(const Json config, config_of(config_path(folder)));
+    parsed->special_tokens = special_tokens(config);
+  }
   return ChatTemplate(std::move(parsed));
 }
 
 Result<std::optional<ChatTemplate>> ChatTemplate::open(const std::string& folder) {
-  namespace fs = std::filesystem;
   std::error_code absent;
-  const std::string config_path = (fs::path(folder) / "tokenizer_config.json").string();
-  Json config = Json::object();
-  if (fs::exists(config_path, absent)) {
-    MEG_ASSIGN_OR_RETURN(const std::string text, content_of(config_path));
-    config = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-    if (!config.is_object()) return no_template(config_path, "a JSON object");
-  }
+  MEG_ASSIGN_OR_RETURN(const Json config, config_of(config_path(folder)));
   std::string path = (fs::path(folder) / "chat_template.jinja").string();
   std::string source;
   if (fs::exists(path, absent)) {
     MEG_ASSIGN_OR_RETURN(source, content_of(path));
   } else {
-    path = config_path;
+    path = config_path(folder);
     MEG_ASSIGN_OR_RETURN(source, configured_source(config, path));
     if (source.empty()) return std::optional<ChatTemplate>();
   }
@@ -106,6 +134,8 @@ Result<std::optional<ChatTemplate>> ChatTemplate::open(const std::string& folder
   (*parsed)->special_tokens = special_tokens(config);
   return std::optional<ChatTemplate>(ChatTemplate(*std::move(parsed)));
 }
+
+bool ChatTemplate::marks_generation() const { return parsed_->marks_generation; }
 
 Result<RenderedChat> ChatTemplate::render(const nlohmann::ordered_json& variables) const {
   Variables names;

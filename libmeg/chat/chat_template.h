@@ -28,13 +28,18 @@ struct RenderedChat {
 /// utils/chat_template_utils.py: render_jinja_template.
 class ChatTemplate {
  public:
-  /// Errors: kInvalidArgument with the line where the source is no template; kUnsupported.
-  static Result<ChatTemplate> parse(std::string_view source);
+  /// folder: of a tokenizer whose special tokens are variables, as in open(); empty: none.
+  /// Errors: kInvalidArgument with the line where the source is no template; kUnsupported; those of
+  /// the folder's file.
+  static Result<ChatTemplate> parse(std::string_view source, const std::string& folder = "");
 
   /// The template of a tokenizer's folder: chat_template.jinja, or `chat_template` in
   /// tokenizer_config.json (of several ones `default`), with the special tokens of that file
   /// (`bos_token` ...) as variables. nullopt where the folder has none. Errors: those of the files.
   static Result<std::optional<ChatTemplate>> open(const std::string& folder);
+
+  /// Whether the source has `generation` blocks.
+  bool marks_generation() const;
 
   /// variables: a JSON object with `messages` (a list of {"role", "content"}) and whatever else the
   /// template looks at: `add_generation_prompt`, `tools`, `documents` ...; the last two are None

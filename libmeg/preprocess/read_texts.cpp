@@ -28,7 +28,11 @@ namespace meg::preprocess {
 namespace {
 
 Status check_options(const ReadTextsOptions& options, std::span<TextVisitor* const> visitors) {
-  MEG_RETURN_IF_ERROR(check_input(options.inputs, options.json_keys, options.max_documents));
+  const bool takes_objects =
+      options.json_keys.empty() && options.input.format == InputFormat::kJson;
+  MEG_RETURN_IF_ERROR(check_input(options.inputs,
+                                  takes_objects ? std::vector<std::string>{""} : options.json_keys,
+                                  options.max_documents));
   if (visitors.empty() || options.chunk_bytes < 1) {
     return Status(StatusCode::kInvalidArgument, "visitors and chunk_bytes: expected at least 1");
   }

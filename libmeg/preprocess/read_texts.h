@@ -21,6 +21,7 @@ struct ReadTextsOptions {
   std::vector<std::string> inputs;
   InputOptions input;
   std::optional<int64_t> max_documents;  ///< One visitor gets them all, in order.
+  /// None, with InputFormat::kJson: visitors look at the objects themselves.
   std::vector<std::string> json_keys = {"text"};
   OnError on_error = OnError::kFail;
   size_t chunk_bytes = size_t{1} << 20;
