@@ -207,7 +207,8 @@ struct DrawnNumbers {
 
 DrawnNumbers drawn_numbers(std::string_view value, uint64_t seed);
 
-/// Rules by which texts are repaired, with the names of ftfy 6.3.1, and "nfc", the normal form.
+/// Rules by which texts are repaired, with the names of ftfy 6.3.1, and "nfc", the normal form; all
+/// of them together do what its defaults do.
 std::span<const std::string_view> repair_rules();
 
 /// The rules of published data sets, with their thresholds, in the order in which FineWeb uses

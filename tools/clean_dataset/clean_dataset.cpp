@@ -98,12 +98,13 @@ void declare(Flags& flags, Arguments& arguments) {
   flags.value("--on-error", &arguments.on_error, "WHAT", "what to do with an invalid line")
       .choices({"fail", "skip"});
   flags.group("Steps, in this order");
-  const auto repairs = cleaning::repair_rules();
+  std::vector<std::string> repairs = {"all"};
+  for (const std::string_view rule : cleaning::repair_rules()) repairs.emplace_back(rule);
   flags
       .list("--repair", &options.repair, "RULES...",
-            "repair texts as ftfy does by these of its rules, in this order; mojibake is not "
-            "repaired")
-      .choices({repairs.begin(), repairs.end()});
+            "repair texts as ftfy does by these of its rules, in this order; all: as by its "
+            "defaults, mojibake and HTML entities included")
+      .choices(repairs);
   const auto filters = cleaning::url_filters();
   flags
       .list("--url-filters", &arguments.urls.filters, "FILTERS...",
@@ -295,6 +296,10 @@ Status finish_dataset(Arguments& arguments) {
 Status finish(Arguments& arguments) {
   cleaning::CleanOptions& options = arguments.options;
   MEG_RETURN_IF_ERROR(finish_input_flags(arguments.input, options));
+  if (options.repair == std::vector<std::string>{"all"}) {
+    const auto rules = cleaning::repair_rules();
+    options.repair.assign(rules.begin(), rules.end());
+  }
   if (arguments.on_error == "skip") options.on_error = preprocess::OnError::kSkip;
   if (!arguments.urls.filters.empty() || !arguments.urls.patterns.empty()) {
     options.urls = arguments.urls;

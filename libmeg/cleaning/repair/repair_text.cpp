@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "libmeg/cleaning/repair/mojibake.h"
 #include "libmeg/cleaning/words/english_words.h"
 #include "libmeg/cleaning/words/internal/english_tables.h"
 #include "libmeg/text/utf8.h"
@@ -17,18 +18,14 @@
 namespace meg::cleaning {
 namespace {
 
-constexpr std::string_view kRules[] = {
-    "fix_c1_controls", "fix_latin_ligatures",     "fix_character_width",  "uncurl_quotes",
-    "fix_line_breaks", "remove_terminal_escapes", "remove_control_chars", "nfc"};
+constexpr std::string_view kRules[] = {"unescape_html",        "fix_encoding",
+                                       "fix_c1_controls",      "fix_latin_ligatures",
+                                       "fix_character_width",  "uncurl_quotes",
+                                       "fix_line_breaks",      "remove_terminal_escapes",
+                                       "remove_control_chars", "nfc"};
 
 // A segment of ftfy: a line, or this many characters of a longer one.
 constexpr size_t kLongestSegment = 1'000'000;
-
-/// What Windows-1252 has at 0x80 and on; 0 where it has nothing.
-constexpr std::array<char32_t, 32> kWindows1252 = {
-    0x20ac, 0,      0x201a, 0x192,  0x201e, 0x2026, 0x2020, 0x2021, 0x2c6,  0x2030, 0x160,
-    0x2039, 0x152,  0,      0x17d,  0,      0,      0x2018, 0x2019, 0x201c, 0x201d, 0x2022,
-    0x2013, 0x2014, 0x2dc,  0x2122, 0x161,  0x203a, 0x153,  0,      0x17e,  0x178};
 
 std::u32string_view letters_of_ligature(char32_t c) {
   static const std::unordered_map<char32_t, std::u32string_view> letters = {
@@ -78,19 +75,6 @@ size_t escape_size(std::u32string_view text, size_t at) {
   return is_letter ? end + 1 - at : 0;
 }
 
-void decode(std::string_view text, std::u32string& out) {
-  out.clear();
-  while (!text.empty()) {
-    const text::DecodedCodePoint next = text::decode_code_point(text);
-    out.push_back(next.code_point);
-    text.remove_prefix(next.size);
-  }
-}
-
-void encode(std::u32string_view text, std::string& out) {
-  for (const char32_t c : text) text::append_code_point(c, out);
-}
-
 }  // namespace
 
 std::span<const std::string_view> repair_rules() { return kRules; }
@@ -99,20 +83,23 @@ TextRepair::TextRepair(const std::vector<std::string>& rules) {
   const auto has = [&rules](std::string_view rule) {
     return std::find(rules.begin(), rules.end(), rule) != rules.end();
   };
-  c1_controls_ = has(kRules[0]);
-  ligatures_ = has(kRules[1]);
-  width_ = has(kRules[2]);
-  quotes_ = has(kRules[3]);
-  line_breaks_ = has(kRules[4]);
-  escapes_ = has(kRules[5]);
-  control_chars_ = has(kRules[6]);
-  nfc_ = has(kRules[7]);
+  unescape_html_ = has(kRules[0]);
+  encoding_ = has(kRules[1]);
+  c1_controls_ = has(kRules[2]);
+  ligatures_ = has(kRules[3]);
+  width_ = has(kRules[4]);
+  quotes_ = has(kRules[5]);
+  line_breaks_ = has(kRules[6]);
+  escapes_ = has(kRules[7]);
+  control_chars_ = has(kRules[8]);
+  nfc_ = has(kRules[9]);
 }
 
-/// No rule changes printable ASCII.
+/// No rule changes printable ASCII but entities.
 bool TextRepair::may_change(std::string_view text) const {
-  return std::any_of(text.begin(), text.end(), [](char c) {
-    return (c < ' ' && c != '\n' && c != '\t') || c == '\x7f';  // Bytes of UTF-8 are negative.
+  return std::any_of(text.begin(), text.end(), [this](char c) {
+    return (c < ' ' && c != '\n' && c != '\t') || c == '\x7f' ||  // Bytes of UTF-8 are negative.
+           (c == '&' && unescape_html_);
   });
 }
 
@@ -120,6 +107,7 @@ bool TextRepair::repair(std::string_view text, std::string& out) {
   if (!may_change(text)) return false;
   out.clear();
   std::string_view rest = text;
+  bool has_html = false;  // Then entities are meant, from this line on.
   while (!rest.empty()) {
     std::string_view segment = rest.substr(0, rest.find('\n'));
     if (segment.size() < rest.size()) segment = rest.substr(0, segment.size() + 1);
@@ -131,13 +119,15 @@ bool TextRepair::repair(std::string_view text, std::string& out) {
       segment = segment.substr(0, end);
     }
     rest.remove_prefix(segment.size());
-    may_change(segment) ? repair_segment(segment, out) : static_cast<void>(out += segment);
+    has_html = has_html || segment.find('<') != segment.npos;
+    may_change(segment) ? repair_segment(segment, unescape_html_ && !has_html, out)
+                        : static_cast<void>(out += segment);
   }
   return out != text;
 }
 
-void TextRepair::repair_segment(std::string_view segment, std::string& out) {
-  decode(segment, text_);
+void TextRepair::repair_segment(std::string_view segment, bool unescapes, std::string& out) {
+  decode_utf8(segment, text_);
   std::u32string before;
   const auto replace_each = [this](auto&& append) {
     next_.clear();
@@ -146,9 +136,11 @@ void TextRepair::repair_segment(std::string_view segment, std::string& out) {
   };
   do {
     before = text_;
+    if (unescapes) unescape_html(text_);
+    if (encoding_) fix_encoding(text_);
     if (c1_controls_) {
       for (char32_t& c : text_) {
-        if (c >= 0x80 && c < 0xa0 && kWindows1252[c - 0x80] != 0) c = kWindows1252[c - 0x80];
+        if (c >= 0x80 && c < 0xa0 && windows_1252_of(c) != 0) c = windows_1252_of(c);
       }
     }
     if (ligatures_) {
@@ -189,20 +181,20 @@ void TextRepair::repair_segment(std::string_view segment, std::string& out) {
     if (control_chars_) std::erase_if(text_, is_removed_control);
     if (nfc_) normalize();
   } while (text_ != before);
-  encode(text_, out);
+  encode_utf8(text_, out);
 }
 
 void TextRepair::normalize() {
   if (std::all_of(text_.begin(), text_.end(), [](char32_t c) { return c < 0x300; })) return;
   std::string utf8;
-  encode(text_, utf8);
+  encode_utf8(text_, utf8);
   utf8proc_uint8_t* composed = nullptr;
   constexpr auto kOptions = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE);
   const auto size = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(utf8.data()),
                                  static_cast<utf8proc_ssize_t>(utf8.size()), &composed, kOptions);
   const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(composed, std::free);
   if (size < 0) throw std::bad_alloc();  // The only error that valid UTF-8 can have.
-  decode({reinterpret_cast<const char*>(composed), static_cast<size_t>(size)}, text_);
+  decode_utf8({reinterpret_cast<const char*>(composed), static_cast<size_t>(size)}, text_);
 }
 
 }  // namespace meg::cleaning

@@ -19,10 +19,12 @@ class TextRepair {
 
  private:
   bool may_change(std::string_view text) const;
-  void repair_segment(std::string_view segment, std::string& out);
+  /// unescapes: HTML entities.
+  void repair_segment(std::string_view segment, bool unescapes, std::string& out);
   void normalize();
 
-  bool c1_controls_, ligatures_, width_, quotes_, line_breaks_, escapes_, control_chars_, nfc_;
+  bool unescape_html_, encoding_, c1_controls_, ligatures_, width_, quotes_, line_breaks_, escapes_,
+      control_chars_, nfc_;
   std::u32string text_, next_;  // of the segment
 };
 
