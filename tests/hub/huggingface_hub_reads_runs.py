@@ -144,6 +144,26 @@ class Judged(HubCase):
             for file, data in export(self.runs["gpt/checkpoint"]).items():
                 self.assertEqual(pathlib.Path(folder, file).read_bytes(), data)
 
+    def test_what_vllm_asks_for(self):
+        """The calls of its weight_utils, config and model_loader: listings first, then parts of a snapshot by pattern."""
+        for name, path in self.runs.items():
+            revision, files = self.revision(path), export(path)
+            listed = huggingface_hub.HfFileSystem().ls(name, detail=False, revision=revision)
+            self.assertEqual({each.rpartition("/")[2] for each in listed}, set(files))
+            self.assertEqual(set(huggingface_hub.list_repo_files(name, revision=revision)), set(files))
+            for file in ("config.json", "model.safetensors", "params.json", "adapter_config.json"):
+                self.assertEqual(huggingface_hub.file_exists(name, file, revision=revision), file in files)
+            metadata = huggingface_hub.get_safetensors_metadata(name, revision=revision)
+            with tempfile.TemporaryDirectory() as folder:
+                for patterns in (["*.safetensors"], ["model.safetensors.index.json"], ["*.json", "*.txt"], ["*.bin"]):
+                    huggingface_hub.snapshot_download(name, revision=revision, cache_dir=folder, allow_patterns=patterns,
+                                                      ignore_patterns=["original/**/*"])
+                found = {each.name: each.read_bytes() for each in pathlib.Path(folder).glob("**/snapshots/*/*")}
+            self.assertEqual(found, {file: data for file, data in files.items()
+                                     if file.endswith((".safetensors", ".json", ".txt"))})
+            weights = [file for file in files if file.endswith(".safetensors")]
+            self.assertEqual(sorted(metadata.files_metadata), sorted(weights))
+
     def test_what_is_listed_is_what_there_is(self):
         api = huggingface_hub.HfApi()
         self.assertEqual({model.id for model in api.list_models()}, {*self.runs, "llama/large"})
