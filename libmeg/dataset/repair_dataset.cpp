@@ -308,7 +308,7 @@ class DatasetRepair {
     summary_.items = end;
     summary_.found.push_back(fmt::format(
         "{}: the lengths lack the end-of-document token of each of the {} documents, as "
-        "Megatron-LM 6ef5bdc wrote them with --append-eod",
+        "Megatron-LM 6ef5bdc wrote them where it appended that token",
         idx_.path(), filled_));
     return {};
   }

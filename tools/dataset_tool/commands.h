@@ -3,6 +3,8 @@
 namespace meg::tools {
 
 /// Each takes the words of a command line behind `dataset_tool`, and returns the exit code.
+int convert_main(int argc, const char* const* argv);
 int repair_main(int argc, const char* const* argv);
+int stat_main(int argc, const char* const* argv);
 
 }  // namespace meg::tools

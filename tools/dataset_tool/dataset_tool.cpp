@@ -206,6 +206,9 @@ struct OtherCommand {
 
 constexpr OtherCommand kOtherCommands[] = {
     {"repair", "dataset_tool repair broken_text_document --output-prefix mended", repair_main},
+    {"convert", "dataset_tool convert corpus_text_document --dtype int32 --output-prefix wide",
+     convert_main},
+    {"stat", "dataset_tool stat corpus_text_document", stat_main},
 };
 
 /// As many as other programs show, before those of the other commands; each command shows its own.
@@ -225,7 +228,7 @@ int usage_main(int argc, const char* const* argv) {
   }
   Flags flags("dataset_tool",
               "makes datasets of the documents of another one, as views of its tokens or as "
-              "copies, and repairs damaged ones.");
+              "copies; repairs, converts and describes datasets.");
   flags.examples(examples);
   flags.positional("COMMAND", &what, "what to do; see also dataset_tool COMMAND --help")
       .choices(names);

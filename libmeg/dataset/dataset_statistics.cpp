@@ -1,0 +1,239 @@
+#include "libmeg/dataset/dataset_statistics.h"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <functional>
+#include <mutex>
+#include <span>
+#include <utility>
+
+#include "libmeg/base/thread_pool.h"
+
+namespace meg::dataset {
+namespace {
+
+/// Ids from here on are no token's; a table of counts has so many entries at most.
+constexpr int64_t kMostIds = int64_t{1} << 24;
+/// Documents that a thread takes at a time.
+constexpr int64_t kDocumentBlock = int64_t{1} << 14;
+
+struct HashedDocument {
+  uint64_t hash = 0;
+  int64_t document = 0;
+
+  bool operator<(const HashedDocument& other) const {
+    return std::pair(hash, document) < std::pair(other.hash, other.document);
+  }
+};
+
+class StatisticsReader {
+ public:
+  StatisticsReader(const IndexedDataset& set, const StatisticsOptions& options)
+      : set_(set), options_(options) {}
+
+  Result<DatasetStatistics> run() {
+    if (set_.dtype() == DType::kFloat32 || set_.dtype() == DType::kFloat64) {
+      return make_error(StatusCode::kInvalidArgument, "{}: {} items are not token ids",
+                        set_.prefix(), dtype_name(set_.dtype()));
+    }
+    found_.documents = set_.document_count();
+    found_.sequences = set_.sequence_count();
+    hashes_.resize(static_cast<size_t>(found_.documents));
+    lengths_.resize(static_cast<size_t>(found_.documents));
+    ThreadPool pool(options_.workers);
+    for (int i = 0; i < pool.threads(); ++i) pool.submit([this] { read_blocks(); });
+    pool.wait();
+    MEG_RETURN_IF_ERROR(status_);
+    std::sort(hashes_.begin(), hashes_.end());
+    MEG_RETURN_IF_ERROR(find_duplicates());
+    summarize_document_lengths();
+    return std::move(found_);
+  }
+
+ private:
+  void read_blocks() {
+    std::vector<int64_t> counts;
+    while (true) {
+      int64_t begin = 0;
+      {
+        const std::lock_guard lock(mutex_);
+        if (!status_.ok() || next_ >= found_.documents) break;
+        begin = std::exchange(next_, next_ + kDocumentBlock);
+      }
+      const int64_t end = std::min(begin + kDocumentBlock, found_.documents);
+      int64_t items = 0;
+      Status status = read_block(begin, end, counts, items);
+      const std::lock_guard lock(mutex_);
+      found_.items += items;
+      read_ += end - begin;
+      if (status.ok() && options_.progress &&
+          !options_.progress({.documents = read_, .tokens = found_.items})) {
+        status = Status(StatusCode::kCancelled, set_.prefix() + ": cancelled");
+      }
+      if (status_.ok()) status_ = std::move(status);
+    }
+    const std::lock_guard lock(mutex_);
+    auto& all = found_.token_counts;
+    all.resize(std::max(all.size(), counts.size()));
+    for (size_t id = 0; id < counts.size(); ++id) all[id] += counts[id];
+  }
+
+  Status read_block(int64_t begin, int64_t end, std::vector<int64_t>& counts, int64_t& all_items) {
+    const std::byte* first = nullptr;
+    const std::byte* last = nullptr;
+    for (int64_t document = begin; document < end; ++document) {
+      MEG_ASSIGN_OR_RETURN(const SequenceRange range, set_.document(document));
+      uint64_t hash = 0;
+      int64_t bytes = 0;
+      for (int64_t at = range.begin; at < range.end; ++at) {
+        MEG_ASSIGN_OR_RETURN(const auto items, set_.sequence(at));
+        hash = XXH3_64bits_withSeed(items.data(), items.size(), hash);
+        bytes += std::ssize(items);
+        MEG_RETURN_IF_ERROR(count(at, items, counts));
+        if (items.empty()) continue;
+        first = first == nullptr ? items.data() : std::min(first, items.data());
+        last = std::max(last, items.data() + items.size());
+      }
+      hashes_[static_cast<size_t>(document)] = {hash, document};
+      lengths_[static_cast<size_t>(document)] = bytes / set_.item_size();
+      all_items += bytes / set_.item_size();
+    }
+    // Where the documents lie together, as they do unless this is a view, their pages are done
+    // with.
+    if (first != nullptr && last - first <= 2 * all_items * set_.item_size()) {
+      set_.bin().release({first, last});
+    }
+    return {};
+  }
+
+  Status count(int64_t sequence, std::span<const std::byte> items, std::vector<int64_t>& counts) {
+    switch (set_.dtype()) {
+      case DType::kUint8:
+        return count<uint8_t>(sequence, items, counts);
+      case DType::kInt8:
+        return count<int8_t>(sequence, items, counts);
+      case DType::kUint16:
+        return count<uint16_t>(sequence, items, counts);
+      case DType::kInt16:
+        return count<int16_t>(sequence, items, counts);
+      case DType::kInt32:
+        return count<int32_t>(sequence, items, counts);
+      default:
+        return count<int64_t>(sequence, items, counts);
+    }
+  }
+
+  template <class T>
+  Status count(int64_t sequence, std::span<const std::byte> items, std::vector<int64_t>& counts) {
+    const LittleEndianArray<T> ids(items);
+    for (int64_t i = 0; i < ids.size(); ++i) {
+      const int64_t id = ids[i];
+      if (id < 0 || id >= std::ssize(counts)) {
+        if (id < 0 || id >= kMostIds) {
+          return make_error(StatusCode::kOutOfRange,
+                            "{}: sequence {}, item {}: expected an id from 0 to {}, found {}",
+                            set_.bin().path(), sequence, i, kMostIds - 1, id);
+        }
+        counts.resize(static_cast<size_t>(std::max<int64_t>(id + 1, 1 << 16)));
+      }
+      ++counts[static_cast<size_t>(id)];
+    }
+    return {};
+  }
+
+  /// Whether two documents have the same sequences. Their hashes are.
+  Result<bool> are_equal(int64_t a, int64_t b) const {
+    MEG_ASSIGN_OR_RETURN(const SequenceRange left, set_.document(a));
+    MEG_ASSIGN_OR_RETURN(const SequenceRange right, set_.document(b));
+    if (left.end - left.begin != right.end - right.begin) return false;
+    for (int64_t i = 0; i < left.end - left.begin; ++i) {
+      MEG_ASSIGN_OR_RETURN(const auto one, set_.sequence(left.begin + i));
+      MEG_ASSIGN_OR_RETURN(const auto other, set_.sequence(right.begin + i));
+      if (!std::ranges::equal(one, other)) return false;
+    }
+    return true;
+  }
+
+  Status find_duplicates() {
+    for (size_t begin = 0; begin < hashes_.size();) {
+      size_t end = begin + 1;
+      while (end < hashes_.size() && hashes_[end].hash == hashes_[begin].hash) ++end;
+      // Usually one; two where different documents have one hash.
+      std::vector<RepeatedDocument> kinds;
+      for (size_t i = begin; i < end && end - begin > 1; ++i) {
+        const int64_t document = hashes_[i].document;
+        size_t kind = 0;
+        for (; kind < kinds.size(); ++kind) {
+          MEG_ASSIGN_OR_RETURN(const bool equal, are_equal(kinds[kind].document, document));
+          if (equal) break;
+        }
+        if (kind == kinds.size()) {
+          kinds.push_back({document, 0, lengths_[static_cast<size_t>(document)]});
+        }
+        ++kinds[kind].count;
+      }
+      for (const RepeatedDocument& kind : kinds) {
+        if (kind.count > 1) take(kind);
+      }
+      begin = end;
+    }
+    return {};
+  }
+
+  void take(const RepeatedDocument& repeated) {
+    found_.duplicates += repeated.count - 1;
+    found_.duplicate_items += (repeated.count - 1) * repeated.items;
+    auto& most = found_.most_frequent;
+    const auto is_before = [](const RepeatedDocument& a, const RepeatedDocument& b) {
+      return std::pair(-a.count, a.document) < std::pair(-b.count, b.document);
+    };
+    most.insert(std::upper_bound(most.begin(), most.end(), repeated, is_before), repeated);
+    if (most.size() > options_.most) most.pop_back();
+  }
+
+  void summarize_document_lengths() {
+    if (lengths_.empty()) return;
+    found_.empty_documents = std::ranges::count(lengths_, 0);
+    const auto at_share = [this](int64_t percent) {
+      const int64_t rank = (std::ssize(lengths_) * percent + 99) / 100;
+      const auto nth = lengths_.begin() + std::max<int64_t>(rank - 1, 0);
+      std::nth_element(lengths_.begin(), nth, lengths_.end());
+      return *nth;
+    };
+    found_.min = at_share(0);
+    found_.median = at_share(50);
+    found_.p90 = at_share(90);
+    found_.p99 = at_share(99);
+    found_.max = at_share(100);
+  }
+
+  const IndexedDataset& set_;
+  const StatisticsOptions& options_;
+  DatasetStatistics found_;
+  std::vector<HashedDocument> hashes_;
+  std::vector<int64_t> lengths_;
+  std::mutex mutex_;
+  int64_t next_ = 0;  // mutex_
+  int64_t read_ = 0;  // mutex_
+  Status status_;     // mutex_
+};
+
+}  // namespace
+
+std::vector<TokenCount> DatasetStatistics::most_frequent_tokens(size_t most) const {
+  std::vector<TokenCount> counts;
+  for (size_t id = 0; id < token_counts.size(); ++id) {
+    if (token_counts[id] > 0) counts.push_back({static_cast<int64_t>(id), token_counts[id]});
+  }
+  std::ranges::stable_sort(counts, std::greater(), &TokenCount::count);
+  counts.resize(std::min(counts.size(), most));
+  return counts;
+}
+
+Result<DatasetStatistics> dataset_statistics(const IndexedDataset& dataset,
+                                             const StatisticsOptions& options) {
+  return StatisticsReader(dataset, options).run();
+}
+
+}  // namespace meg::dataset
