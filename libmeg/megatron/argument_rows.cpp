@@ -808,7 +808,7 @@ constexpr ArgumentRow kTrainingRows[] = {
   {kTraining, "--disable-msc", "", "disable_msc_deprecated", "!enable_msc", kSwitch, kBool, "False", "True", "", "", "core_v0.13.0", "core_v0.19.0", kData, "", "", "", ""},
   {kTraining, "--kitchen-config-file", "", "kitchen_config_file", "", kValue, kText, "None", "", "", "", "core_v0.13.0", "core_v0.19.0", kModel, "", "", "", ""},
   {kTraining, "--kitchen-recipe-number", "", "kitchen_recipe_number", "", kValue, kInteger, "None", "", "", "", "core_v0.13.0", "core_v0.19.0", kModel, "", "", "", ""},
-  {kTraining, "--sft", "", "sft", "", kSwitch, kBool, "False", "True", "", "", "core_v0.13.0", "core_v0.19.0", kData, "", "", "", ""},
+  {kTraining, "--sft", "", "sft", "", kSwitch, kBool, "False", "True", "", "", "core_v0.13.0", "core_v0.19.0", kData, "", "", "", "fine-tune on datasets of pack_dataset: packed sequences with masks of the loss"},
   {kTraining, "--sft-tokenizer-prompt-format", "", "sft_tokenizer_prompt_format", "", kValue, kText, "'nemotron-h-aligned'", "", "", "", "core_v0.13.0", "core_v0.19.0", kTokenizer, "", "", "", ""},
   {kTraining, "--logits-save-top-k", "", "logits_save_top_k", "", kValue, kInteger, "None", "", "", "", "core_v0.19.0", "core_v0.19.0", kLog, "", "", "", ""},
   {kTraining, "--logits-save-top-p", "", "logits_save_top_p", "", kValue, kReal, "None", "", "", "", "core_v0.19.0", "core_v0.19.0", kLog, "", "", "", ""},

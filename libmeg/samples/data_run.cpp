@@ -262,6 +262,7 @@ void read_datasets(megatron::FieldReader& args, DataArgs& data) {
   args.take("data_args_path", data.data_args_path);
   args.take("per_split_data_args_path", data.per_split_data_args_path);
   args.take("mock_data", data.mock_data);
+  args.take("sft", data.sft);
   args.take("data_impl", data.data_impl);
   args.take("split", data.split);
   args.take("seq_length", data.sequence_length);
@@ -324,6 +325,8 @@ Result<DataRun> resolve_data(const DataArgs& args,
   }
   MEG_ASSIGN_OR_RETURN(const int64_t ranks, data_parallel_size(args, environment_world_size));
   MEG_ASSIGN_OR_RETURN(BatchSchedule batches, resolve_batches(args, ranks, config.version, notes));
+  if (args.sft && args.mock_data) return usage("`sft`: cannot be combined with `mock_data`");
+  config.packed = args.sft;
   config.sequence_length = *args.sequence_length;
   config.seed = args.seed;
   config.split = args.split.value_or(std::string(kDefaultSplit));

@@ -23,6 +23,7 @@ struct DataArgs {
   std::optional<std::string> data_args_path;
   std::optional<std::string> per_split_data_args_path;
   bool mock_data = false;
+  bool sft = false;  ///< Datasets are those of pack_dataset.
   std::string data_impl = "infer";
   std::optional<std::string> split;  ///< Else "969, 30, 1".
   std::optional<int64_t> sequence_length;

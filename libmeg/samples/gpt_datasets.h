@@ -30,9 +30,11 @@ struct GptDataConfig {
   /// --data-impl: the only format that datasets may have; nullopt: any.
   std::optional<dataset::IndexFormat> format = std::nullopt;
   PerSplit<std::optional<int64_t>> samples;  ///< Asked for; nullopt: one epoch.
-  int64_t sequence_length = 0;               ///< --seq-length, tokens
-  int64_t seed = 1234;                       ///< --seed, 0 to 2^32 - 1
-  std::optional<std::string> cache_path;     ///< --data-cache-path
+  /// --sft: datasets are those of pack_dataset, and each of their documents is a sample.
+  bool packed = false;
+  int64_t sequence_length = 0;            ///< --seq-length, tokens
+  int64_t seed = 1234;                    ///< --seed, 0 to 2^32 - 1
+  std::optional<std::string> cache_path;  ///< --data-cache-path
   /// --object-storage-cache-path: folder of the .idx of datasets at s3://, which need it, and
   /// cache_path, too.
   std::optional<std::string> object_storage_cache_path = std::nullopt;

@@ -4,6 +4,17 @@
 
 namespace meg::samples {
 
+Status SampleDataset::fill(int64_t sample, const GptSampleOptions& options, std::span<int64_t> text,
+                           const GptSampleFields& fields,
+                           std::vector<int64_t>& document_lengths) const {
+  MEG_RETURN_IF_ERROR(this->text(sample, options.pad, text));
+  fill_gpt_sample(text, options, fields);
+  if (options.reset_attention_mask) {
+    append_document_lengths(text.first(fields.tokens.size()), options.eod, document_lengths);
+  }
+  return Status();
+}
+
 Result<std::vector<int64_t>> SampleDataset::samples_with(int64_t dataset,
                                                          dataset::SequenceRange range) const {
   const auto wanted = [range](const SamplePart& part) {

@@ -7,6 +7,7 @@
 
 #include "libmeg/base/result.h"
 #include "libmeg/dataset/indexed_dataset.h"
+#include "libmeg/samples/gpt_sample.h"
 
 namespace meg::samples {
 
@@ -38,6 +39,11 @@ class SampleDataset {
   /// `pad`. kOutOfRange unless 0 <= sample < size(); kCorruption where an index points outside its
   /// data.
   virtual Status text(int64_t sample, int64_t pad, std::span<int64_t> out) const = 0;
+
+  /// Fills the fields of a training sample; with options.reset_attention_mask, appends the lengths
+  /// of its documents. The default makes it of text(). text: room for text_length() tokens.
+  virtual Status fill(int64_t sample, const GptSampleOptions& options, std::span<int64_t> text,
+                      const GptSampleFields& fields, std::vector<int64_t>& document_lengths) const;
 
   /// The parts that text() consists of, including those of zero length.
   virtual Result<SampleSource> source(int64_t sample) const = 0;

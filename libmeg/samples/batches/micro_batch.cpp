@@ -139,13 +139,9 @@ Status BatchBuffer::read(const SampleDataset& dataset, const GptSampleOptions& o
   }
   document_lengths_.clear();
   for (size_t row = 0; row < sample_numbers_.size(); ++row) {
-    const Status status = dataset.text(sample_numbers_[row], options.pad, text);
+    const Status status =
+        dataset.fill(sample_numbers_[row], options, text, fields(row), document_lengths_);
     if (!status.ok()) return status.with_prefix(fmt::format("sample {}", sample_numbers_[row]));
-    fill_gpt_sample(text, options, fields(row));
-    if (options.reset_attention_mask) {
-      append_document_lengths(text.first(static_cast<size_t>(shape_.sequence_length)), options.eod,
-                              document_lengths_);
-    }
   }
   // A micro-batch may be smaller than the buffer (--full-validation takes one sample at a time):
   // arrays are cut to whole rows, the first ones.

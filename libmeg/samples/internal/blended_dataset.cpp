@@ -26,6 +26,14 @@ Status BlendedDataset::text(int64_t sample, int64_t pad, std::span<int64_t> out)
   return datasets_[static_cast<size_t>(place.first)]->text(place.second, pad, out);
 }
 
+Status BlendedDataset::fill(int64_t sample, const GptSampleOptions& options,
+                            std::span<int64_t> text, const GptSampleFields& fields,
+                            std::vector<int64_t>& document_lengths) const {
+  MEG_ASSIGN_OR_RETURN(const auto place, locate(sample));
+  return datasets_[static_cast<size_t>(place.first)]->fill(place.second, options, text, fields,
+                                                           document_lengths);
+}
+
 Result<SampleSource> BlendedDataset::source(int64_t sample) const {
   MEG_ASSIGN_OR_RETURN(const auto place, locate(sample));
   MEG_ASSIGN_OR_RETURN(SampleSource source,

@@ -32,6 +32,8 @@ class BlendedDataset : public SampleDataset {
   int64_t text_length() const override { return datasets_[0]->text_length(); }
 
   Status text(int64_t sample, int64_t pad, std::span<int64_t> out) const override;
+  Status fill(int64_t sample, const GptSampleOptions& options, std::span<int64_t> text,
+              const GptSampleFields& fields, std::vector<int64_t>& document_lengths) const override;
   Result<SampleSource> source(int64_t sample) const override;
   Result<std::vector<int64_t>> samples_with(int64_t dataset,
                                             dataset::SequenceRange range) const override;

@@ -225,8 +225,42 @@ std::vector<SplitDatasets::Opened> SplitDatasets::open_caches(
   return opened;
 }
 
+Result<std::vector<std::unique_ptr<SampleDataset>>> SplitDatasets::open_packed(
+    Split split, const std::vector<Part>& parts) {
+  std::vector<std::unique_ptr<SampleDataset>> splits;
+  for (const Part& part : parts) {
+    std::shared_ptr<const PackedFiles>& files = packed_[part.prefix];
+    if (files == nullptr) {
+      MEG_ASSIGN_OR_RETURN(files, PackedFiles::open(part.prefix, config_.sequence_length));
+    }
+    std::optional<dataset::SequenceRange> documents =
+        dataset::SequenceRange{.begin = 0, .end = files->tokens().document_count()};
+    if (cut_.has_value()) documents = cut_->ranges(documents->end)[split_number(split)];
+    if (!documents.has_value() || documents->begin == documents->end) {
+      if (parts.size() == 1) {
+        note_no_documents(split, part.prefix);
+        return splits;
+      }
+      return make_error(
+          StatusCode::kInvalidArgument,
+          "{}: expected documents for the {} as the rest of the blend has, found none", part.prefix,
+          name_of(split));
+    }
+    const int64_t sequences = documents->end - documents->begin;
+    result_.notes.push_back(fmt::format(
+        "{}: {} packed sequences for the {}, packing efficiency {:.2f}%", part.prefix, sequences,
+        name_of(split),
+        100.0 * static_cast<double>(files->positions(documents->begin, documents->end)) /
+            (static_cast<double>(sequences) * static_cast<double>(config_.sequence_length))));
+    splits.push_back(
+        std::make_unique<PackedDataset>(files, *documents, part.samples, config_.sequence_length));
+  }
+  return splits;
+}
+
 Result<std::vector<std::unique_ptr<SampleDataset>>> SplitDatasets::open(
     Split split, const std::vector<Part>& parts) {
+  if (config_.packed) return open_packed(split, parts);
   std::vector<std::shared_ptr<const GptDataset::Dataset>> datasets;
   for (const Part& part : parts) {
     MEG_RETURN_IF_ERROR(check_cancelled(config_.cancelled, part.prefix));

@@ -14,6 +14,7 @@
 #include "libmeg/samples/cache/internal/index_description.h"
 #include "libmeg/samples/gpt_datasets.h"
 #include "libmeg/samples/internal/gpt_dataset.h"
+#include "libmeg/samples/internal/packed_dataset.h"
 #include "libmeg/samples/sample_dataset.h"
 #include "libmeg/samples/split.h"
 
@@ -56,6 +57,8 @@ class SplitDatasets {
     IndexCacheReport report;
   };
 
+  Result<std::vector<std::unique_ptr<SampleDataset>>> open_packed(Split split,
+                                                                  const std::vector<Part>& parts);
   Result<std::shared_ptr<const GptDataset::Dataset>> open_dataset(const std::string& prefix);
   Status check_folders_for(const std::string& prefix) const;
   /// Such as "test split (`split` 969,30,1)".
@@ -80,6 +83,7 @@ class SplitDatasets {
   GptDatasets& result_;
   std::shared_ptr<io::MappingPool> pool_;
   std::map<std::string, std::shared_ptr<const GptDataset::Dataset>> datasets_;
+  std::map<std::string, std::shared_ptr<const PackedFiles>> packed_;
 };
 
 }  // namespace meg::samples

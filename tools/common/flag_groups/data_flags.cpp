@@ -131,8 +131,8 @@ samples::GptSampleOptions sample_options(const DataFlags& data, const samples::D
       .extra_token = run.config.extra_token,
       .eod = eod,
       .pad = samples::pad_of_samples(pad, eod, data.allow_ambiguous_pad_tokens, run.config.version),
-      .reset_position_ids = data.reset_position_ids,
-      .reset_attention_mask = data.reset_attention_mask && data.create_attention_mask,
+      .reset_position_ids = data.reset_position_ids || data.sft,
+      .reset_attention_mask = (data.reset_attention_mask && data.create_attention_mask) || data.sft,
       .eod_mask_loss = data.eod_mask_loss};
 }
 
