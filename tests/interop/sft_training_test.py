@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+"""pretrain_gpt --sft on packed sequences that megatron-core wrote: attention within a conversation, loss on masked tokens.
+
+The judge is pretrain_gpt on the same documents as a plain dataset with --reset-attention-mask, --reset-position-ids and
+--eod-mask-loss, which other tests compare with Megatron-LM.
+
+sft_training_test.py BIN [unittest arguments]
+"""
+import os
+import random
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import numpy
+
+try:
+    import torch
+    from megatron.core.datasets.indexed_dataset import IndexedDatasetBuilder
+except ImportError as error:
+    print(f"skipped: {error}")
+    sys.exit(77)
+
+BIN = ""
+EOD = 99  # NullTokenizer's last token
+
+
+def write(prefix, documents, dtype):
+    """documents: of sequences."""
+    builder = IndexedDatasetBuilder(prefix + ".bin", dtype=dtype)
+    for document in documents:
+        for sequence in document:
+            builder.add_item(torch.tensor(sequence, dtype=torch.int64))
+        builder.end_document()
+    builder.finalize(prefix + ".idx")
+
+
+class SftTraining(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        rng = random.Random(3)
+        # Three conversations in each packed sequence; no end of a document inside of them.
+        self.packs = [[[rng.randrange(99) for _ in range(length - 1)] + [EOD] for length in (9, 5, 14)] for _ in range(8)]
+        self.taken = 9 + 5 + 14  # tokens; positions are 3 fewer
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def train(self, *flags, length, micro_batch_size=2, fails=False):
+        done = subprocess.run(
+            [f"{BIN}/pretrain_gpt", "--num-layers", "2", "--hidden-size", "32", "--num-attention-heads", "4", "--seq-length", str(length),
+             "--max-position-embeddings", "64", "--micro-batch-size", str(micro_batch_size), "--global-batch-size", "4", "--train-iters",
+             "3", "--lr", "1e-2", "--min-lr", "1e-2", "--tokenizer-type", "NullTokenizer", "--vocab-size", "99", "--split", "100,0,0",
+             "--eval-iters", "0", "--log-interval", "1", "--init-method-std", "0.3", "--attention-dropout", "0", "--hidden-dropout", "0",
+             "--make-vocab-size-divisible-by", "4", *flags], capture_output=True, text=True, cwd=self.folder)
+        if fails:
+            self.assertNotEqual(done.returncode, 0, done.stdout)
+            return done.stderr.rstrip("\n").split("\n")[-1]
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.output = done.stdout
+        return [float(loss) for loss in re.findall(r"lm loss: (\S+)", done.stdout)]
+
+    def write_packed(self, name, mask_of):
+        write(self.path(name), self.packs, numpy.int32)
+        write(self.path(name) + "_loss_mask", [[mask_of(one) for one in pack] for pack in self.packs], numpy.uint8)
+        return self.path(name)
+
+    def test_attention_ends_with_the_conversation(self):
+        packed = self.write_packed("packed", lambda one: [1] * len(one))
+        # What is asked of the plain dataset once is asked in the same order: samples are shuffled, so all are alike.
+        self.packs = [self.packs[0]] * 8
+        packed = self.write_packed("packed", lambda one: [1] * len(one))
+        # The plain dataset reads one token more than a sample has: the first one of the next.
+        write(self.path("plain"), [[one] for pack in self.packs for one in pack] + [[[1, EOD]]], numpy.int32)
+        for flags in ((), ("--position-embedding-type", "rope")):
+            wanted = self.train("--data-path", self.path("plain"), "--reset-attention-mask", "--reset-position-ids", "--eod-mask-loss",
+                                *flags, length=self.taken)
+            made = self.train("--sft", "--data-path", packed, *flags, length=self.taken - 3)
+            numpy.testing.assert_allclose(made, wanted, rtol=2e-5)
+            # So does padding.
+            padded = self.train("--sft", "--data-path", packed, *flags, length=self.taken + 9)
+            numpy.testing.assert_allclose(padded, wanted, rtol=2e-5)
+            mixed = self.train("--data-path", self.path("plain"), "--eod-mask-loss", *flags, length=self.taken)
+            self.assertGreater(abs(mixed[0] - wanted[0]), 1e-4)
+
+    def test_loss_is_the_mean_of_masked_tokens(self):
+        """Losses of a mask and of its complement, by their numbers of tokens, are that of all tokens."""
+        def some(one):
+            return [(i + len(one)) % 3 == 0 for i in range(len(one))]
+
+        def count(mask_of):
+            return sum(sum(mask_of(one)[1:]) for pack in self.packs[:4] for one in pack)
+
+        def rest(one):
+            return [not m for m in some(one)]
+
+        length = self.taken - 3
+        losses, counts = [], []
+        for name, mask_of in (("all", lambda one: [1] * len(one)), ("some", some), ("rest", rest)):
+            losses.append(self.train("--sft", "--data-path", self.write_packed(name, mask_of), length=length, micro_batch_size=4)[0])
+            counts.append(count(mask_of))
+        self.assertEqual(counts[0], counts[1] + counts[2])
+        self.assertAlmostEqual(losses[0], (losses[1] * counts[1] + losses[2] * counts[2]) / counts[0], delta=2e-5)
+        self.assertIn("8 packed sequences", self.output)
+        self.assertIn("packing efficiency 100.00%", self.output)
+
+    def test_order_and_blends(self):
+        packed = self.write_packed("packed", lambda one: [1] * len(one))
+        first = self.train("--sft", "--data-path", packed, length=self.taken)
+        self.assertEqual(self.train("--sft", "--data-path", "1", packed, "1", packed, length=self.taken)[0] > 0, True)
+        self.assertEqual(self.train("--sft", "--train-data-path", packed, length=self.taken), first)
+
+    def test_refusals(self):
+        packed = self.write_packed("packed", lambda one: [1] * len(one))
+        self.assertIn("the dataset was packed for longer sequences", self.train("--sft", "--data-path", packed, length=20, fails=True))
+        write(self.path("plain"), self.packs, numpy.int32)
+        self.assertIn("expected a dataset of pack_dataset", self.train("--sft", "--data-path", self.path("plain"), length=32, fails=True))
+        write(packed + "_loss_mask", [[[1]]], numpy.uint8)
+        self.assertIn("uint8 for each of its tokens", self.train("--sft", "--data-path", packed, length=32, fails=True))
+
+
+if __name__ == "__main__":
+    BIN = sys.argv.pop(1)
+    unittest.main()
