@@ -11,4 +11,12 @@ namespace meg::app {
 /// Mirrors Megatron-LM megatron/training/checkpointing.py: load_args_from_checkpoint.
 Status take_checkpoint_args(megatron::ArgumentValues& args);
 
+/// Where args name no tokenizer, takes the arguments of the tokenizer of the checkpoint that --load
+/// names: of a Hugging Face folder, its own; else the one that its args name, with the files in the
+/// folder `tokenizer` beside the weights, or else where the args say. Does nothing where the
+/// checkpoint cannot be opened or says nothing of a tokenizer: what follows says so. kNotFound
+/// where the files of its tokenizer are not there. Mirrors Megatron-LM's
+/// use_tokenizer_model_from_checkpoint_args.
+Status take_checkpoint_tokenizer(megatron::ArgumentValues& args);
+
 }  // namespace meg::app

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "libmeg/base/result.h"
+#include "libmeg/checkpoint/dialects/huggingface/tokenizer_files.h"
 #include "libmeg/checkpoint/dialects/mp_rank/megatron_checkpoint.h"
 #include "libmeg/checkpoint/training/async_writer.h"
 #include "libmeg/checkpoint/training/training_file.h"
@@ -41,6 +42,8 @@ struct CheckpointOptions {
   checkpoint::CheckpointFormat ckpt_format = checkpoint::CheckpointFormat::kMpRank;
   /// Fields of args in which run and checkpoint may differ.
   std::vector<std::string> not_compared;
+  /// Saved beside the weights, in the folder "tokenizer" of each checkpoint.
+  std::vector<checkpoint::TokenizerFile> tokenizer_files;
   /// The form of log lines about checkpoints; unset: kRelease for rank files, kRankOfAll for
   /// torch_dist.
   std::optional<megatron::CheckpointLines> lines;

@@ -176,6 +176,9 @@ Result<CheckpointSaver::Staging> CheckpointSaver::stage(
 /// Called on the first rank, when all parts are written.
 Status CheckpointSaver::complete(Staging& staging, const checkpoint::TrainingState& head) const {
   MEG_RETURN_IF_ERROR(checkpoint::complete_training_folder(staging.path, head, file_options()));
+  MEG_RETURN_IF_ERROR(checkpoint::copy_tokenizer_files(
+      options_.tokenizer_files,
+      (std::filesystem::path(staging.path) / checkpoint::kTokenizerFolder).string()));
   MEG_RETURN_IF_ERROR(staging.folder->commit());
   return checkpoint::write_tracker(*options_.save, head.iteration);
 }

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
 #include "libmeg/app/checkpoint_args.h"
+#include "libmeg/checkpoint/dialects/huggingface/tokenizer_files.h"
 #include "libmeg/libtorch/device.h"
 #include "libmeg/megatron/argument_table.h"
 #include "libmeg/model/gpt_config.h"
@@ -182,6 +184,18 @@ Status drop_unused_args(PretrainFlags& run) {
   return {};
 }
 
+/// What --save keeps beside the weights.
+Result<std::vector<checkpoint::TokenizerFile>> files_of_tokenizer(
+    const tokenizer::TokenizerOptions& options) {
+  std::vector<std::string> paths = {options.vocab_file, options.merge_file,
+                                    options.tokenizer_model};
+  // Llama2Tokenizer and others take one file by two flags.
+  std::sort(paths.begin(), paths.end());
+  paths.erase(std::unique(paths.begin(), paths.end()), paths.end());
+  std::erase(paths, "");
+  return checkpoint::files_of_tokenizer(paths);
+}
+
 Result<model::NameFamily> names_of(const PretrainFlags& run, const model::GptConfig& config) {
   const model::NameFamily mcore = model::mcore_family(config.transformer_impl);
   if (!has_legacy_names(run)) return mcore;
@@ -228,6 +242,7 @@ Status finish_pretrain_flags(const Flags& flags, PretrainFlags& run) {
     const Status taken = app::take_checkpoint_args(run.args);
     if (!taken.ok() && !is_first_run(run.args, taken)) return taken;
   }
+  MEG_RETURN_IF_ERROR(app::take_checkpoint_tokenizer(run.args));
   tell_useless_flags(run.args);
   MEG_RETURN_IF_ERROR(drop_unused_args(run));
   read_data_args(args, run.data);
@@ -294,6 +309,10 @@ Result<train::TrainerOptions> resolve_pretrain_flags(const PretrainFlags& run,
   options.model.device = ranks.device();
   MEG_ASSIGN_OR_RETURN(options.model.family, names_of(run, options.config));
   options.checkpoints.names = options.model.family;
+  if (options.checkpoints.save.has_value()) {
+    MEG_ASSIGN_OR_RETURN(options.checkpoints.tokenizer_files,
+                         files_of_tokenizer(run.data.tokenizer));
+  }
   options.checkpoints.not_compared = run.unused_fields;
   options.schedule.global_batch_size = data.batches.global_batch_size();
   options.schedule.has_rampup_batch_size = !run.data.rampup_batch_size.empty();

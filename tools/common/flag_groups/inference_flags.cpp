@@ -1,5 +1,6 @@
 #include "tools/common/flag_groups/inference_flags.h"
 
+#include "libmeg/app/checkpoint_args.h"
 #include "libmeg/megatron/argument_table.h"
 #include "libmeg/model/gpt_config.h"
 #include "libmeg/nn/gpt_options.h"
@@ -78,6 +79,7 @@ void declare_inference_flags(Flags& flags, megatron::ArgumentFamily family,
 
 Status finish_inference_flags(const Flags& flags, InferenceFlags& inference) {
   inference.settings = flags.settings();
+  MEG_RETURN_IF_ERROR(app::take_checkpoint_tokenizer(inference.args));
   const megatron::FieldLookup fields = inference.args.lookup();
   megatron::FieldReader args(fields);
   read_inference_args(args, inference);

@@ -77,8 +77,42 @@ Result<std::vector<TokenizerFile>> tokenizer_files(const CheckpointFolder& check
   return files;
 }
 
+Result<std::vector<TokenizerFile>> files_of_tokenizer(std::span<const std::string> paths) {
+  std::vector<TokenizerFile> files;
+  const auto add = [&](const std::string& path) -> Status {
+    const std::string name = fs::path(path).filename().string();
+    for (const TokenizerFile& other : files) {
+      if (other.name != name) continue;
+      return make_error(StatusCode::kInvalidArgument,
+                        "{}: expected files of a tokenizer with different names, found {} too",
+                        path, other.path);
+    }
+    MEG_RETURN_IF_ERROR(io::FileDescriptor::open_regular(path).status());
+    files.push_back({name, path});
+    return Status();
+  };
+  for (const std::string& path : paths) {
+    std::error_code error;
+    if (!fs::is_directory(path, error)) {
+      MEG_RETURN_IF_ERROR(add(path));
+      continue;
+    }
+    MEG_ASSIGN_OR_RETURN(const FolderEntries entries, FolderEntries::list(path));
+    for (const auto& [name, is_folder] : entries) {
+      const bool is_models = name == kConfigName || name == "generation_config.json";
+      if (is_folder || is_models || !is_tokenizer_file(name)) continue;
+      MEG_RETURN_IF_ERROR(add(join_path(path, name)));
+    }
+  }
+  return files;
+}
+
 Status copy_tokenizer_files(const CheckpointFolder& checkpoint, const std::string& to) {
   MEG_ASSIGN_OR_RETURN(const std::vector<TokenizerFile> files, tokenizer_files(checkpoint));
+  return copy_tokenizer_files(files, to);
+}
+
+Status copy_tokenizer_files(std::span<const TokenizerFile> files, const std::string& to) {
   std::error_code error;
   if (!files.empty()) fs::create_directories(to, error);
   if (error) return errno_error(error.value(), "cannot create " + to);

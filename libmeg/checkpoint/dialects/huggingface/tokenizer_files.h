@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,15 @@ struct TokenizerFile {
 /// generation read, config.json among them, otherwise all files in the checkpoint's folder
 /// "tokenizer". Errors: what is not a regular file, or cannot be read.
 Result<std::vector<TokenizerFile>> tokenizer_files(const CheckpointFolder& checkpoint);
+
+/// The files of a tokenizer, given by the files and folders that it is opened from, for a
+/// checkpoint's folder "tokenizer": of folders those that transformers' tokenizers read, without
+/// config.json, which belongs to another model. kInvalidArgument where two have one name; what
+/// cannot be read.
+Result<std::vector<TokenizerFile>> files_of_tokenizer(std::span<const std::string> paths);
+
+/// Copies files into `to`, which is created if there are any.
+Status copy_tokenizer_files(std::span<const TokenizerFile> files, const std::string& to);
 
 /// Copies a checkpoint's tokenizer files into `to`, which is created if there are any. Links are
 /// followed.
