@@ -24,7 +24,7 @@ class GptIndex {
 
   GptIndex() = default;
 
-  /// rows: (samples + 1) pairs. owner keeps the memory of all three alive.
+  /// rows: pairs, one more than there are. owner keeps the memory of all three alive.
   GptIndex(std::span<const int32_t> documents, Rows rows, Shuffle shuffle,
            std::shared_ptr<const void> owner)
       : documents_(documents), rows_(rows), shuffle_(shuffle), owner_(std::move(owner)) {}
@@ -37,9 +37,15 @@ class GptIndex {
 
   const Rows& rows() const { return rows_; }
 
+  /// Rows that a sample may begin in: as many as samples, except in an index that reblend() has
+  /// made.
+  int64_t row_count() const {
+    return std::visit([](auto rows) { return static_cast<int64_t>(rows.size()) / 2 - 1; }, rows_);
+  }
+
   const Shuffle& shuffle() const { return shuffle_; }
 
-  /// 0 <= row <= samples().
+  /// 0 <= row <= row_count().
   SampleStart start(int64_t row) const {
     return std::visit(
         [row](auto rows) {

@@ -33,7 +33,20 @@ struct GptIndexPlan {
   DType sample_type = DType::kInt32;                 ///< kInt32 or kInt64
   DType shuffle_type = DType::kUint32;               ///< kUInt32 or kInt64
 
-  int64_t documents() const { return epochs * sequences; }  ///< Entries of the document index.
+  /// Sizes of the arrays of an index that reblend() has made; nullopt: those that follow.
+  struct Stored {
+    int64_t documents = 0;
+    int64_t rows = 0;
+    int64_t first_epoch = 0;  ///< Samples of it, before those of further ones.
+  };
+
+  std::optional<Stored> stored = std::nullopt;
+
+  /// Entries of the document index.
+  int64_t documents() const { return stored ? stored->documents : epochs * sequences; }
+
+  /// Rows of the sample index that samples may begin in; one more ends the last of them.
+  int64_t rows() const { return stored ? stored->rows : samples; }
 };
 
 /// kInvalidArgument where a number is out of range: sequence_length below 1, samples below 0, an

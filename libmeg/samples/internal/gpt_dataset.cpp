@@ -17,10 +17,10 @@ Result<int64_t> GptDataset::row_of(int64_t sample, const GptIndex& index) const 
                       size() - 1);
   }
   const int64_t row = index.row_of(sample);
-  if (row >= 0 && row < size()) return row;
+  if (row >= 0 && row < index.row_count()) return row;
   return make_error(StatusCode::kCorruption,
                     "{}: shuffle index: sample {}: expected a row of 0 to {}, found {}", prefix_,
-                    sample, size() - 1, row);
+                    sample, index.row_count() - 1, row);
 }
 
 template <class Visit>

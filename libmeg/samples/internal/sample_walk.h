@@ -9,7 +9,7 @@
 namespace meg::samples {
 
 /// Calls visit(const SamplePart&), which returns a Status, for each run of tokens of the sample in
-/// row `row` of the sample index, 0 <= row < index.samples(). length_of(sequence): tokens of a
+/// row `row` of the sample index, 0 <= row < index.row_count(). length_of(sequence): tokens of a
 /// sequence of the dataset, negative where there is no such. kCorruption where the index points
 /// outside the data; parts given until then are valid. Mirrors Megatron-LM
 /// megatron/core/datasets/gpt_dataset.py: GPTDataset._query_document_sample_shuffle_indices.

@@ -8,7 +8,7 @@ namespace {
 /// The first row of the sample index that begins in document index entry `entry` or after it.
 int64_t first_row_at(const GptIndex& index, int64_t entry) {
   int64_t first = 0;
-  int64_t count = index.samples() + 1;
+  int64_t count = index.row_count() + 1;
   while (count > 0) {
     const int64_t half = count / 2;
     if (index.start(first + half).entry < entry) {
@@ -27,7 +27,7 @@ void mark_rows(const GptIndex& index, int64_t extra_token, int64_t entry, int64_
                std::vector<bool>& marked) {
   // The sample before may end in this entry.
   const int64_t first = std::max<int64_t>(first_row_at(index, entry) - 1, 0);
-  for (int64_t row = first; row < index.samples(); ++row) {
+  for (int64_t row = first; row < index.row_count(); ++row) {
     const SampleStart start = index.start(row);
     const SampleStart next = index.start(row + 1);
     // Rows ascend: none after this one begins before the entry ends.
@@ -47,7 +47,7 @@ Result<std::vector<int64_t>> samples_with_sequences(const GptIndex& index, const
                                                     dataset::SequenceRange range) {
   range.begin = std::max<int64_t>(range.begin, 0);
   range.end = std::min(range.end, lengths.size());
-  std::vector<bool> marked(static_cast<size_t>(index.samples()));
+  std::vector<bool> marked(static_cast<size_t>(index.row_count()));
   const std::span<const int32_t> documents = index.documents();
   // Go from entries to rows and from rows to samples: two passes over indices instead of a walk
   // along every sample's text.
@@ -59,10 +59,10 @@ Result<std::vector<int64_t>> samples_with_sequences(const GptIndex& index, const
   std::vector<int64_t> samples;
   for (int64_t sample = 0; sample < index.samples(); ++sample) {
     const int64_t row = index.row_of(sample);
-    if (row < 0 || row >= index.samples()) {
+    if (row < 0 || row >= index.row_count()) {
       return make_error(StatusCode::kCorruption,
                         "shuffle index: entry {}: expected 0 to {}, found {}", sample,
-                        index.samples() - 1, row);
+                        index.row_count() - 1, row);
     }
     if (marked[static_cast<size_t>(row)]) samples.push_back(sample);
   }

@@ -49,6 +49,17 @@ class SplitDatasets {
 
   GptDescription describe(Split split, const Part& part) const;
 
+  /// The dataset, mapped once for all splits.
+  Result<std::shared_ptr<const GptDataset::Dataset>> open_dataset(const std::string& prefix);
+
+  /// nullopt: the split has no documents. kInvalidArgument where it has, but without tokens.
+  Result<std::optional<dataset::SequenceRange>> range_of(
+      Split split, const dataset::IndexedDataset& dataset) const;
+
+  /// dataset: must outlive the request.
+  GptIndexCacheRequest request_for(Split split, const Part& part, dataset::SequenceRange range,
+                                   const dataset::IndexedDataset& dataset) const;
+
  private:
   /// dataset: nullptr where the split has no documents.
   struct Opened {
@@ -59,15 +70,9 @@ class SplitDatasets {
 
   Result<std::vector<std::unique_ptr<SampleDataset>>> open_packed(Split split,
                                                                   const std::vector<Part>& parts);
-  Result<std::shared_ptr<const GptDataset::Dataset>> open_dataset(const std::string& prefix);
   Status check_folders_for(const std::string& prefix) const;
   /// Such as "test split (`split` 969,30,1)".
   std::string name_of(Split split) const;
-  /// nullopt: the split has no documents. kInvalidArgument where it has, but without tokens.
-  Result<std::optional<dataset::SequenceRange>> range_of(
-      Split split, const dataset::IndexedDataset& dataset) const;
-  GptIndexCacheRequest request_for(Split split, const Part& part, dataset::SequenceRange range,
-                                   const dataset::IndexedDataset& dataset) const;
   /// The rest of `opened` comes when the group is committed, at the latest. Without a group nothing
   /// is built: false where that is missing.
   bool open_cache(Split split, const Part& part,

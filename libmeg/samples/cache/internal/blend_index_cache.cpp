@@ -57,6 +57,13 @@ Status check_draws(const BuiltIndex& built, const BlendIndexRequest& request) {
   return {};
 }
 
+void narrow(BuiltIndex& built, bool byte_indices) {
+  if (!byte_indices) return;
+  for (const int16_t dataset : built.datasets) {
+    built.byte_datasets.push_back(static_cast<uint8_t>(dataset));
+  }
+}
+
 Result<BuiltIndex> build(const BlendIndexRequest& request) {
   const auto size = static_cast<size_t>(size_of(request));
   BuiltIndex built;
@@ -70,11 +77,7 @@ Result<BuiltIndex> build(const BlendIndexRequest& request) {
                                                      built.samples, request.cancelled));
   }
   if (!request.draws_beyond_end) MEG_RETURN_IF_ERROR(check_draws(built, request));
-  if (request.byte_indices) {
-    for (const int16_t dataset : built.datasets) {
-      built.byte_datasets.push_back(static_cast<uint8_t>(dataset));
-    }
-  }
+  narrow(built, request.byte_indices);
   return built;
 }
 
@@ -186,6 +189,19 @@ Result<BlendIndexCache> open_blend_index_cache(const BlendIndexRequest& request)
   // What was built is available; reading it back from the files would only cost time.
   cache.index = in_memory(std::move(built), request.byte_indices);
   return cache;
+}
+
+Result<std::optional<BlendIndex>> find_blend_index_cache(const BlendIndexRequest& request) {
+  if (!request.files || !present(*request.files)) return std::optional<BlendIndex>();
+  MEG_ASSIGN_OR_RETURN(BlendIndex found, load(request));
+  return std::optional(std::move(found));
+}
+
+Status save_blend_index(std::vector<int16_t> datasets, std::vector<int64_t> samples,
+                        const BlendIndexRequest& request) {
+  BuiltIndex built{.datasets = std::move(datasets), .samples = std::move(samples)};
+  narrow(built, request.byte_indices);
+  return save(built, request);
 }
 
 }  // namespace meg::samples

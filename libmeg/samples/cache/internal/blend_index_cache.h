@@ -42,4 +42,12 @@ struct BlendIndexCache {
 /// draws_beyond_end).
 Result<BlendIndexCache> open_blend_index_cache(const BlendIndexRequest& request);
 
+/// Opens the cached indices if they are there, and builds none. kCorruption where they are not
+/// those of the request.
+Result<std::optional<BlendIndex>> find_blend_index_cache(const BlendIndexRequest& request);
+
+/// Saves indices in place of those that the request would give: of request.size samples each.
+Status save_blend_index(std::vector<int16_t> datasets, std::vector<int64_t> samples,
+                        const BlendIndexRequest& request);
+
 }  // namespace meg::samples

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
@@ -68,6 +69,8 @@ class PlaceLook {
   std::string difference_of_request() const;
   Result<std::string> difference_of_data();
   Result<PlaceFinding> open_index(const LengthTotals& totals);
+  /// The sizes of an index that reblend() has made, in place of those that the request gives.
+  Status take_reblended(GptIndexPlan& plan) const;
   PlaceFinding found(GptIndex index, const GptIndexPlan& plan, const IndexDigests& digests,
                      bool is_deferred) const;
   /// Gives the sidecar the .idx file's new time.
@@ -157,7 +160,9 @@ Result<std::string> PlaceLook::difference_of_data() {
 }
 
 Result<PlaceFinding> PlaceLook::open_index(const LengthTotals& totals) {
-  MEG_ASSIGN_OR_RETURN(const GptIndexPlan plan, source_->plan(totals));
+  MEG_ASSIGN_OR_RETURN(GptIndexPlan plan, source_->plan(totals));
+  const bool is_reblended = sidecar_.has_value() && sidecar_->reblended.has_value();
+  if (is_reblended) MEG_RETURN_IF_ERROR(take_reblended(plan));
   if (request_.defer && sidecar_.has_value()) {
     MEG_RETURN_IF_ERROR(refresh_sidecar());
     return found(GptIndex(), plan, sidecar_->indices, true);
@@ -167,11 +172,27 @@ Result<PlaceFinding> PlaceLook::open_index(const LengthTotals& totals) {
   if (sidecar_.has_value() && sidecar_->indices != opened->digests) {
     return unusable(files_.sidecar + ": expected the cache it was written with, found other files");
   }
-  const auto difference = difference_at_ends(
-      opened->index, plan, source_->dataset().sequence_lengths(), request_.range, totals.tokens);
+  // What another program may have made otherwise: an index of reblend() has its digests.
+  const auto difference =
+      is_reblended ? std::nullopt
+                   : difference_at_ends(opened->index, plan, source_->dataset().sequence_lengths(),
+                                        request_.range, totals.tokens);
   if (difference.has_value()) return unusable(files_.indices.sample_index + ": " + *difference);
   MEG_RETURN_IF_ERROR(refresh_sidecar());
   return found(std::move(opened->index), plan, opened->digests, false);
+}
+
+Status PlaceLook::take_reblended(GptIndexPlan& plan) const {
+  const auto& [epochs, documents, rows, samples, first_epoch] = *sidecar_->reblended;
+  if (std::min({epochs, documents, rows, samples, first_epoch}) < 0) {
+    return make_error(StatusCode::kCorruption, "{}: reblended: expected sizes of at least 0",
+                      files_.sidecar);
+  }
+  plan.epochs = epochs;
+  plan.samples = samples;
+  plan.samples_before_last_epoch.reset();
+  plan.stored = {.documents = documents, .rows = rows, .first_epoch = first_epoch};
+  return {};
 }
 
 PlaceFinding PlaceLook::found(GptIndex index, const GptIndexPlan& plan, const IndexDigests& digests,

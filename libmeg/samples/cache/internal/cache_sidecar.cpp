@@ -14,20 +14,29 @@ constexpr int64_t kSchema = 1;
 /// Bytes; sidecars have less than a tenth of it.
 constexpr size_t kLargestSidecar = size_t{1} << 14;
 
+std::string reblended_text(const CacheSidecar& sidecar) {
+  if (!sidecar.reblended) return {};
+  const auto& [epochs, documents, rows, samples, first_epoch] = *sidecar.reblended;
+  return fmt::format(
+      "\n  \"reblended\": {{\"epochs\": {}, \"documents\": {}, \"rows\": {}, \"samples\": {}, "
+      "\"first_epoch\": {}}},",
+      epochs, documents, rows, samples, first_epoch);
+}
+
 /// The text up to its own digest.
 std::string text_without_digest(const CacheSidecar& sidecar) {
-  return fmt::format(R"({{
+  return fmt::format(
+      R"({{
   "schema": {},
   "idx": {{"size": {}, "mtime_ns": {}, "xxh3": "{}"}},
   "sequences": {{"begin": {}, "end": {}, "tokens": {}, "longest": {}, "xxh3": "{}"}},
   "options": {{"extra_token": {}, "drop_last_partial": {}}},
-  "indices": {{"document": "{}", "sample": "{}", "shuffle": "{}"}},
+  "indices": {{"document": "{}", "sample": "{}", "shuffle": "{}"}},{}
   "xxh3": ")",
-                     kSchema, sidecar.idx.size, sidecar.idx.mtime_ns, sidecar.idx.xxh3,
-                     sidecar.sequences.begin, sidecar.sequences.end, sidecar.lengths.tokens,
-                     sidecar.lengths.longest, sidecar.lengths.xxh3, sidecar.extra_token,
-                     sidecar.drop_last_partial, sidecar.indices.document_index,
-                     sidecar.indices.sample_index, sidecar.indices.shuffle_index);
+      kSchema, sidecar.idx.size, sidecar.idx.mtime_ns, sidecar.idx.xxh3, sidecar.sequences.begin,
+      sidecar.sequences.end, sidecar.lengths.tokens, sidecar.lengths.longest, sidecar.lengths.xxh3,
+      sidecar.extra_token, sidecar.drop_last_partial, sidecar.indices.document_index,
+      sidecar.indices.sample_index, sidecar.indices.shuffle_index, reblended_text(sidecar));
 }
 
 std::string digest_of(std::string_view text) {
@@ -101,6 +110,14 @@ Result<CacheSidecar> parse_sidecar(std::string_view text, const std::string& nam
   fields.read("/indices/document", &sidecar.indices.document_index);
   fields.read("/indices/sample", &sidecar.indices.sample_index);
   fields.read("/indices/shuffle", &sidecar.indices.shuffle_index);
+  if (simdjson::dom::element found; root.at_pointer("/reblended").get(found) == simdjson::SUCCESS) {
+    sidecar.reblended.emplace();
+    fields.read("/reblended/epochs", &sidecar.reblended->epochs);
+    fields.read("/reblended/documents", &sidecar.reblended->documents);
+    fields.read("/reblended/rows", &sidecar.reblended->rows);
+    fields.read("/reblended/samples", &sidecar.reblended->samples);
+    fields.read("/reblended/first_epoch", &sidecar.reblended->first_epoch);
+  }
   std::string digest;
   fields.read("/xxh3", &digest);
   if (!fields.missing().empty()) {

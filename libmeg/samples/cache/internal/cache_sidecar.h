@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -28,6 +29,13 @@ struct CacheSidecar {
   bool extra_token = true;
   bool drop_last_partial = true;
   IndexDigests indices;
+
+  /// Sizes of an index that reblend() has made, which do not follow from the request.
+  struct Reblended {
+    int64_t epochs = 0, documents = 0, rows = 0, samples = 0, first_epoch = 0;
+  };
+
+  std::optional<Reblended> reblended = std::nullopt;
 };
 
 /// The file's text, JSON.

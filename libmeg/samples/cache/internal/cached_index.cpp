@@ -175,7 +175,7 @@ void EndsCheck::check_shuffle(int64_t sample) {
 Result<CachedIndex> open_cached_index(const GptIndexPaths& paths, const GptIndexPlan& plan) {
   auto files = std::make_shared<IndexFiles>();
   MEG_ASSIGN_OR_RETURN(files->document_index, open_array(paths.document_index, {plan.documents()}));
-  MEG_ASSIGN_OR_RETURN(files->sample_index, open_array(paths.sample_index, {plan.samples + 1, 2}));
+  MEG_ASSIGN_OR_RETURN(files->sample_index, open_array(paths.sample_index, {plan.rows() + 1, 2}));
   MEG_ASSIGN_OR_RETURN(files->shuffle_index, open_array(paths.shuffle_index, {plan.samples}));
   MEG_ASSIGN_OR_RETURN(const auto documents, files->document_index.values<int32_t>());
   MEG_ASSIGN_OR_RETURN(const GptIndex::Rows rows, rows_of(files->sample_index));

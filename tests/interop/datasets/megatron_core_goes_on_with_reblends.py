@@ -1,0 +1,230 @@
+#!/usr/bin/env python3
+"""What reblend writes, read by unmodified megatron-core 0.16.1, and by 0.19.2 where scripts/setup.sh unpacked it.
+
+megatron_core_goes_on_with_reblends.py BIN [unittest arguments]
+Every token of the datasets is another number, so that a sample says where it comes from. Runs are drawn at random: their
+first samples are read by megatron-core as it builds them, the rest from reblend's caches.
+"""
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import numpy
+
+if sys.argv[1] == "--read":  # another megatron-core, in a process of its own
+    sys.path.insert(0, sys.argv[2])
+
+try:
+    import torch
+    from megatron.core.datasets.blended_megatron_dataset_builder import BlendedMegatronDatasetBuilder
+    from megatron.core.datasets.gpt_dataset import GPTDataset, GPTDatasetConfig
+    from megatron.core.datasets.indexed_dataset import IndexedDatasetBuilder
+    from megatron.core.tokenizers import MegatronTokenizer
+except ImportError as error:
+    print(f"skipped: {error}")
+    sys.exit(77)
+
+BIN = ""
+NEWER = os.path.join(os.environ.get("MEG_DEPS", os.path.expanduser("~/.cache/libmeg")), "megatron-core-0.19.2")
+VOCAB_SIZE = 1 << 30
+CASES = int(os.environ.get("REBLEND_CASES", 24))
+
+
+def blend_of(words):
+    """Megatron's get_blend_from_list."""
+    if not words:
+        return None
+    if len(words) == 1:
+        return words, None
+    return words[1::2], [float(word) for word in words[::2]]
+
+
+def datasets_of(case):
+    """The three splits that megatron-core builds or loads."""
+    blends = {name: blend_of(case.get(name)) for name in ("data", "train", "valid", "test")}
+    own = {"blend": blends["data"], "split": case["split"]} if blends["data"] else {
+        "blend_per_split": [blends["train"], blends["valid"], blends["test"]]}
+    config = GPTDatasetConfig(
+        random_seed=case["seed"], sequence_length=case["seq"], path_to_cache=case["cache"], **own,
+        tokenizer=MegatronTokenizer.from_pretrained(metadata_path={"library": "null"}, vocab_size=VOCAB_SIZE),
+        create_attention_mask=False, reset_position_ids=False, reset_attention_mask=False, eod_mask_loss=False,
+        add_extra_token_to_sequence=case["extra"], mid_level_dataset_surplus=0.005)
+    return BlendedMegatronDatasetBuilder(GPTDataset, case["samples"], lambda: True, config).build()
+
+
+def samples_of(dataset, count=None):
+    """Tokens and, for the samples of a blend, the dataset's number."""
+    if dataset is None:
+        return []
+    found = []
+    for i in range(len(dataset) if count is None else count):
+        sample = dataset[i]
+        mask = sample["loss_mask"].bool()
+        found.append([int(sample.get("dataset_id", 0)), sample["tokens"].tolist(), sample["labels"].tolist(),
+                      mask.tolist()])
+    return found
+
+
+def answer(case):
+    train, valid, test = datasets_of(case)
+    return [samples_of(train, case["samples"][0]), samples_of(valid, case["samples"][1]),
+            samples_of(test, case["samples"][2])]
+
+
+class Reblend(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="meg-test-")
+        self.addCleanup(folder.cleanup)
+        self.addCleanup(self.make_writable)
+        self.folder = folder.name
+        self.next_token = 1
+
+    def make_writable(self):
+        for place, _, _ in os.walk(self.folder):
+            os.chmod(place, 0o755)
+
+    def path(self, *names):
+        return os.path.join(self.folder, *names)
+
+    def write_dataset(self, prefix, chooser, most=60):
+        builder = IndexedDatasetBuilder(prefix + ".bin", dtype=numpy.int32)
+        documents = []
+        for _ in range(chooser.randint(20, most)):
+            documents.append([])
+            for _ in range(chooser.choice([0, 1, 1, 1, 1, 3])):
+                length = chooser.choice([0, 1, 2, 7, 30, 90])
+                tokens = list(range(self.next_token, self.next_token + length))
+                self.next_token += length
+                builder.add_item(torch.tensor(tokens, dtype=torch.int64))
+                documents[-1] += tokens
+            builder.end_document()
+        builder.finalize(prefix + ".idx")
+        return documents
+
+    def flags_of(self, case):
+        flags = ["--seq-length", case["seq"], "--seed", case["seed"], "--tokenizer-type", "NullTokenizer", "--vocab-size",
+                 VOCAB_SIZE, "--samples", ",".join(map(str, case["samples"])), "--data-cache-path", case["cache"],
+                 "--megatron-version", "core_v0.16.1"]
+        if "data" in case:
+            flags += ["--data-path", *case["data"], "--split", case["split"]]
+        else:
+            for name in ("train", "valid", "test"):
+                flags += [f"--{name}-data-path", *case[name]]
+        return [str(flag) for flag in flags + ([] if case["extra"] else ["--no-extra-token"])]
+
+    def run_program(self, program, *arguments):
+        return subprocess.run([os.path.join(BIN, program), *map(str, arguments)], capture_output=True, text=True, timeout=300)
+
+    def reblend(self, case, consumed, blend, *flags):
+        """The case of the continued run, and what reblend says of it."""
+        out = case["cache"] + "-next"
+        done = self.run_program("reblend", *(["--new-blend", *blend] if blend else []), "--consumed-samples", consumed,
+                                "--new-data-cache-path", out, "--json", *flags, *self.flags_of(case))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        said = json.loads(done.stdout)
+        words = said["flags"]
+        self.assertEqual(words[-2:], ["--data-cache-path", out])
+        return {**case, words[0][2:].split("-")[0]: words[1:-2], "cache": out}, said
+
+    def draw_case(self, number):
+        chooser = random.Random(number)
+        count = chooser.randint(1, 4)
+        prefixes, documents = [], {}
+        for i in range(count + 1):
+            prefixes.append(self.path(f"c{number}d{i}"))
+            documents[prefixes[-1]] = self.write_dataset(prefixes[-1], chooser)
+        case = {"seq": chooser.choice([5, 16, 33]), "seed": chooser.randint(1, 10_000), "extra": chooser.random() < 0.8,
+                "cache": self.path(f"cache{number}"), "samples": [chooser.randint(10, 300), 7, 3]}
+        weights = [chooser.choice([0.1, 1, 2.5, 0.333]) for _ in range(count)]
+        words = prefixes[:1] if count == 1 and chooser.random() < 0.5 else [
+            str(word) for pair in zip(weights, prefixes) for word in pair]
+        if chooser.random() < 0.6:
+            case.update(data=words, split=chooser.choice(["80,15,5", "1,0,0", "50,50,0"]))
+            if case["split"] == "1,0,0":
+                case["samples"][1:] = [0, 0]
+            if case["split"] == "50,50,0":
+                case["samples"][2] = 0
+        else:
+            case.update(train=words, valid=[prefixes[-1]], test=[prefixes[-1]], split=None)
+        chosen = [prefix for prefix in prefixes[: count + ("data" in case)] if chooser.random() < 0.7] or prefixes[:1]
+        blend = [word for prefix in chosen for word in (chooser.choice(["1", "0.25", "3"]), prefix)]
+        return case, chooser.randint(0, case["samples"][0] - 1), blend, documents
+
+    def check(self, case, consumed, blend, before, after, said):
+        """before, after: the samples of the three splits."""
+        self.assertEqual(after[0][:consumed], before[0][:consumed])
+        self.assertEqual([[sample[1:] for sample in split] for split in after[1:]],
+                         [[sample[1:] for sample in split] for split in before[1:]])
+        words = after_words = said["flags"][1:-2]
+        prefixes = words[1::2] if len(words) > 1 else words
+        # The weights hold from the next sample on: Megatron's own arithmetic says which dataset gives it.
+        from megatron.core.datasets import helpers
+        weights = numpy.array([float(weight) for weight in blend[::2]])
+        rest = case["samples"][0] - consumed
+        index, ignored = numpy.zeros(rest, dtype=numpy.int16), numpy.zeros(rest, dtype=numpy.int64)
+        helpers.build_blending_indices(index, ignored, weights / weights.sum(), len(weights), rest, False)
+        self.assertEqual([prefixes[sample[0]] for sample in after[0][consumed:]], [blend[1::2][i] for i in index])
+        held_out = {token for split in after[1:] for sample in split for token in sample[1]} if "data" in case else set()
+        for number, prefix in enumerate(prefixes):
+            told = next(each for each in said["datasets"] if each["prefix"] == prefix)
+            samples = [sample for sample in after[0] if sample[0] == number]
+            given = sum(sample[0] == number for sample in after[0][:consumed])
+            self.assertEqual((told["given"], told["to_come"]), (given, len(samples) - given))
+            if told["left"] is None:
+                continue
+            # Each token once before the first one comes again.
+            whole = samples[: given + told["left"]]
+            tokens = [token for sample in whole for token in sample[1]]
+            self.assertEqual(len(tokens), len(set(tokens)))
+            self.assertEqual(len(tokens), len(whole) * case["seq"])
+            self.assertFalse(held_out & set(tokens))
+            if told["repeats_at"] is None:
+                self.assertLessEqual(len(samples), given + told["left"])
+            else:
+                self.assertEqual([i for i, sample in enumerate(after[0]) if sample[0] == number][given + told["left"]],
+                                 told["repeats_at"])
+                # None is lost: less than a sample of the epoch is left when it repeats.
+                self.assertLess(told["epoch_tokens"] - len(tokens), case["seq"] + 1)
+
+    def test_random_runs_go_on(self):
+        cases, afters = [], []
+        for number in range(CASES):
+            case, consumed, blend, _ = self.draw_case(number)
+            with self.subTest(number=number):
+                before = answer(case)
+                following, said = self.reblend(case, consumed, blend)
+                after = answer(following)
+                self.check(case, consumed, blend, before, after, said)
+                cases.append(following)
+                afters.append(after)
+                found = self.run_program("prepare_cache", "--json", *self.flags_of(following))
+                self.assertEqual(found.returncode, 0, found.stderr)
+                self.assertEqual({cache["outcome"] for cache in json.loads(found.stdout)["caches"]}, {"found"})
+        if not os.path.isdir(NEWER):
+            self.skipTest("no megatron-core 0.19.2: scripts/setup.sh unpacks it")
+        done = subprocess.run([sys.executable, __file__, "--read", NEWER], input=json.dumps(cases), capture_output=True,
+                              text=True, timeout=300)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(json.loads(done.stdout.splitlines()[-1]), afters)
+
+
+def set_up_torch():
+    store = tempfile.NamedTemporaryFile()
+    torch.distributed.init_process_group("gloo", init_method=f"file://{store.name}", rank=0, world_size=1)
+
+
+if __name__ == "__main__":
+    import logging
+    import warnings
+    warnings.filterwarnings("ignore")
+    logging.disable(logging.CRITICAL)
+    set_up_torch()
+    if sys.argv[1] == "--read":
+        print(json.dumps([answer(case) for case in json.load(sys.stdin)]))
+        sys.exit()
+    BIN = sys.argv.pop(1)
+    unittest.main()
