@@ -253,6 +253,7 @@ class DatasetRepair {
                                     sequence, length, bytes + items * item_size_, pointer));
         }
         items += length;
+        if (items > bin_bytes_) break;  // not all there, and sums of more might overflow
       }
       if (items * item_size_ > bin_bytes_ - bytes || (multimodal_ && end > modes_.size())) break;
       bytes += items * item_size_;
