@@ -20,6 +20,7 @@ using nlohmann::json;
 
 constexpr size_t kShownKey = 60;
 constexpr size_t kMaxMessages = 1024;
+constexpr size_t kMaxOrderedKeys = 1000;
 
 constexpr auto kSharedKeys = std::to_array<std::string_view>(
     {"model", "n", "max_tokens", "temperature", "top_p", "top_k", "seed", "stop", "logprobs",
@@ -375,6 +376,12 @@ Status read_messages(const JsonFields& fields, std::vector<ChatMessage>* message
   return {};
 }
 
+/// ordered_json looks for every key it reads among all others of its object.
+bool has_wide_object(const json& value) {
+  return value.is_structured() && ((value.is_object() && value.size() > kMaxOrderedKeys) ||
+                                   std::ranges::any_of(value, has_wide_object));
+}
+
 /// What only the template looks at. body: the request, as templates see their values in its order.
 Status read_template_variables(const JsonFields& fields, std::string_view body,
                                Conversation* conversation) {
@@ -397,6 +404,10 @@ Status read_template_variables(const JsonFields& fields, std::string_view body,
                   JsonFields::describe(*variables));
   }
   if (documents == nullptr && variables == nullptr) return {};
+  if (has_wide_object(fields.object())) {
+    return refuse("{} needs a request of objects with at most {} keys each",
+                  variables != nullptr ? "chat_template_kwargs" : "documents", kMaxOrderedKeys);
+  }
   auto ordered = nlohmann::ordered_json::parse(body);
   if (variables != nullptr) {
     for (const std::string_view name : kNoTemplateVariables) {

@@ -318,6 +318,8 @@ class Chat(Served):
         for more, words in (({"chat_template_kwargs": {"messages": []}}, "must not have messages"),
                             ({"chat_template_kwargs": {"tokenize": False}}, "must not have tokenize"),
                             ({"chat_template_kwargs": [1]}, "must be an object"),
+                            ({"chat_template_kwargs": {str(i): i for i in range(1001)}}, "at most 1000 keys"),
+                            ({"documents": [], "user": {str(i): i for i in range(1001)}}, "at most 1000 keys"),
                             ({"documents": ["a"]}, "a list of objects"),
                             ({"documents": {"a": 1}}, "a list of objects"),
                             ({"add_generation_prompt": 1}, "true or false"),
