@@ -1,5 +1,6 @@
 // Goes on with another blend in the middle of a training run. New; Megatron-LM has no such tool.
 
+#include "libmeg/dataset/indexed_dataset.h"
 #include "libmeg/samples/reblend.h"
 
 #include <fmt/format.h>
@@ -11,13 +12,13 @@
 #include <string_view>
 #include <vector>
 
-#include "libmeg/text/json/python_float.h"
 #include "tools/common/flag_groups/data_flags.h"
 #include "tools/common/flags/flags.h"
 #include "tools/common/interruption.h"
 #include "tools/common/json_output.h"
 #include "tools/common/report.h"
 #include "tools/common/run_program.h"
+#include "tools/dataset_tool/document_orders.h"
 
 namespace meg::tools {
 namespace {
@@ -55,6 +56,8 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
   flags.group("The continued run");
   flags.list("--new-blend", &arguments.new_blend, "WEIGHT PREFIX",
              "the blend from the next sample on, as --data-path has it");
+  flags.list("--exclude-documents", &arguments.exclude_documents, "PREFIX=LIST",
+             "documents of a dataset that are not read any more, such as web_text_document=5,10:20");
   flags
       .value("--consumed-samples", &arguments.consumed_samples, "N",
              "samples that the run has trained on: consumed_train_samples of its checkpoint")
@@ -82,7 +85,9 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
     if (status.ok()) status = Status(StatusCode::kInvalidArgument, std::move(message));
   };
   if (!arguments.consumed_samples) usage("--consumed-samples is required");
-  if (arguments.new_blend.empty()) usage("--new-blend is required");
+  if (arguments.new_blend.empty() && arguments.exclude_documents.empty()) {
+    usage("--new-blend or --exclude-documents is required");
+  }
   if (arguments.dry_run == arguments.output.has_value()) {
     usage("expected one of --dry-run and --new-data-cache-path");
   }
@@ -90,23 +95,43 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
   return fail_usage(status);
 }
 
-Result<samples::NewMixture> mixture_of(const Arguments& arguments, const samples::DataRun& run,
-                                       samples::BatchSchedule& batches) {
-  samples::NewMixture mixture{.allow_repeats = !arguments.no_repeats};
+Status exclude(const std::vector<std::string>& words, samples::NewMixture& mixture) {
+  for (const std::string& word : words) {
+    const size_t equals = word.rfind('=');
+    if (equals == word.npos) {
+      return make_error(StatusCode::kInvalidArgument,
+                        "--exclude-documents: expected PREFIX=LIST, found {}", word);
+    }
+    const std::string prefix = dataset::dataset_prefix(word.substr(0, equals));
+    MEG_ASSIGN_OR_RETURN(const auto set, dataset::IndexedDataset::open(prefix));
+    const auto found = parse_documents(word.substr(equals + 1), set.document_count());
+    if (!found.has_value()) return found.error().with_prefix("--exclude-documents: " + prefix);
+    if (!mixture.excluded.try_emplace(prefix, *found).second) {
+      return make_error(StatusCode::kInvalidArgument,
+                        "--exclude-documents: expected each dataset once, found {} again", prefix);
+    }
+  }
+  return {};
+}
+
+Result<samples::NewMixture> mixture_of(const Arguments& arguments, const samples::DataRun& run) {
+  samples::NewMixture mixture;
+  mixture.allow_repeats = !arguments.no_repeats;
   if (!arguments.new_blend.empty()) {
     auto blend = samples::parse_blend(arguments.new_blend, run.config.version);
     if (!blend.has_value()) return blend.error().with_prefix("--new-blend");
     mixture.blend = *std::move(blend);
   }
-  batches = run.batches;
   if (arguments.new_train_iters || arguments.new_train_samples) {
     DataFlags data = arguments.data;
+    data.samples.reset();
     data.length.train_iters = arguments.new_train_iters;
     data.length.train_samples = arguments.new_train_samples;
     MEG_ASSIGN_OR_RETURN(const samples::DataRun longer,
                          samples::resolve_data(data, environment_world_size()));
     mixture.samples = longer.config.samples;
   }
+  MEG_RETURN_IF_ERROR(exclude(arguments.exclude_documents, mixture));
   mixture.cache_path = arguments.output;
   return mixture;
 }
@@ -185,6 +210,10 @@ void print_dataset(const samples::ReblendedDataset& each, const samples::DataRun
   fmt::print("  to come: {} samples, {} tokens, to epoch {:.3f}\n", each.to_come,
              each.to_come * length,
              epochs_of(each.given + each.to_come, length, each.epoch_tokens));
+  if (each.excluded_sequences > 0) {
+    fmt::print("  excluded: {} sequences, {} samples become shorter, {} of them are dropped\n",
+               each.excluded_sequences, each.changed_samples, each.dropped_samples);
+  }
   if (each.repeats_at) {
     fmt::print("  repeats: from sample {} on, iteration {}\n", *each.repeats_at,
                run.batches.step_of(*each.repeats_at));
@@ -224,8 +253,7 @@ int main(int argc, const char* const* argv) {
                        "--dataloader-type cyclic: samples are shuffled again by the data loader"));
   }
   stop_at_signals();
-  samples::BatchSchedule batches;
-  const auto mixture = mixture_of(arguments, *run, batches);
+  const auto mixture = mixture_of(arguments, *run);
   if (!mixture.has_value()) return fail_usage(mixture.error());
   const int64_t consumed = *arguments.consumed_samples;
   const auto reblended = samples::reblend(run->config, consumed, *mixture);

@@ -15,6 +15,7 @@
 #include "libmeg/io/atomic_file.h"
 #include "libmeg/numpy/npy.h"
 #include "libmeg/samples/cache/internal/blend_index_cache.h"
+#include "libmeg/samples/cache/internal/cache_files.h"
 #include "libmeg/samples/cache/internal/cache_place.h"
 #include "libmeg/samples/cache/internal/cache_source.h"
 #include "libmeg/samples/internal/blend_datasets.h"
@@ -26,9 +27,6 @@ namespace meg::samples {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// Stands in a folder of caches that no program builds again.
-constexpr const char* kRecord = "reblend.json";
 
 constexpr int kMostThreads = 16;
 
@@ -155,22 +153,12 @@ class Reblender {
                         "{}: expected the index cache that the run has read, found another: {}",
                         part.asked.prefix, unusable);
     }
-    MEG_RETURN_IF_ERROR(check_may_build(part.asked.prefix));
+    MEG_RETURN_IF_ERROR(check_may_build(request.places.back().sidecar));
     MEG_ASSIGN_OR_RETURN(const GptIndexPlan plan, source.plan(part.totals));
     MEG_ASSIGN_OR_RETURN(
         part.cache, build_gpt_index_in_memory(plan, part.dataset->sequence_lengths(), part.range,
                                               request.seed));
     return {};
-  }
-
-  /// A folder of ours has all caches of its run: one that is missing has other flags.
-  Status check_may_build(const std::string& what) const {
-    if (!run_.cache_path || !fs::exists(fs::path(*run_.cache_path) / kRecord)) return {};
-    return make_error(
-        StatusCode::kNotFound,
-        "{}: expected its index cache in {}, which reblend has written for flags that "
-        "were others than these",
-        what, *run_.cache_path);
   }
 
   /// nullopt: the split has no documents.
@@ -209,7 +197,7 @@ class Reblender {
     opened.weights = normalized_weights(request.weights);
     MEG_ASSIGN_OR_RETURN(opened.blend, find_blend_index_cache(request));
     if (!opened.blend) {
-      MEG_RETURN_IF_ERROR(check_may_build("the blend"));
+      if (request.files) MEG_RETURN_IF_ERROR(check_may_build(request.files->description));
       request.files.reset();
       MEG_ASSIGN_OR_RETURN(BlendIndexCache built, open_blend_index_cache(request));
       opened.blend = std::move(built.index);
@@ -726,7 +714,7 @@ class Reblender {
                                     {"to_come", each.to_come}});
     }
     MEG_ASSIGN_OR_RETURN(io::AtomicFile file,
-                         io::AtomicFile::create_under_lock((folder / kRecord).string()));
+                         io::AtomicFile::create_under_lock((folder / kReblendRecord).string()));
     const std::string text =
         record.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
     MEG_RETURN_IF_ERROR(file.write(std::as_bytes(std::span(text))));

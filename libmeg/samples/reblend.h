@@ -67,9 +67,8 @@ struct Reblended {
 /// for enough.
 ///
 /// run: with the cache_path that it had. Errors: kInvalidArgument for a mixture that cannot be met,
-/// kFailedPrecondition where a cache of the run cannot be used, so that it is unknown what it read;
-/// kUnsupported for revisions before the caches of blends, kAlreadyExists for a folder that is not
-/// empty; those of opening datasets and writing.
+/// kCorruption where a cache of the run cannot be used, so that it is unknown what it read;
+/// kUnsupported for revisions before the caches of blends, those of opening datasets and writing.
 Result<Reblended> reblend(const GptDataConfig& run, int64_t consumed, const NewMixture& mixture);
 
 }  // namespace meg::samples

@@ -9,6 +9,7 @@
 
 #include "libmeg/io/file_descriptor.h"
 #include "libmeg/io/file_lock.h"
+#include "libmeg/samples/cache/internal/cache_files.h"
 #include "libmeg/samples/cache/internal/cache_lock.h"
 #include "libmeg/samples/cache/internal/cache_place.h"
 #include "libmeg/samples/cache/internal/cache_source.h"
@@ -124,6 +125,7 @@ Status GptIndexCacheGroup::open_or_write(CacheSource* source, const Take& take) 
 Status GptIndexCacheGroup::lock_and_write(std::string unusable, CacheSource* source,
                                           const Take& take) {
   const GptIndexCacheFiles& files = source->request().places.back();
+  MEG_RETURN_IF_ERROR(check_may_build(files.sidecar));
   auto lock = lock_files(files, [&] { return may_wait(source->request()); });
   if (!lock.has_value()) return unwritable(files, lock.error(), unusable);
   // Another process may have built it meanwhile.

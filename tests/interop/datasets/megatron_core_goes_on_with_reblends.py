@@ -211,6 +211,66 @@ class Reblend(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(json.loads(done.stdout.splitlines()[-1]), afters)
 
+    def test_excluded_documents_are_not_read_again(self):
+        for number in range(100, 106):
+            case, consumed, _, documents = self.draw_case(number)
+            chooser = random.Random(number)
+            prefix = (case.get("data") or case["train"])[-1]
+            chosen = sorted(chooser.sample(range(len(documents[prefix])), 5))
+            gone = {token for i in chosen for token in documents[prefix][i]}
+            with self.subTest(number=number):
+                before = answer(case)
+                following, _ = self.reblend(case, consumed, [], "--exclude-documents",
+                                            f"{prefix}={','.join(map(str, chosen))}")
+                after = answer(following)
+                self.assertEqual([sample[1:] for sample in after[0][:consumed]],
+                                 [sample[1:] for sample in before[0][:consumed]])
+                texts = [[self.texts(split[0][consumed:], number, case) for split in (before, after)]
+                         for number in sorted({sample[0] for sample in before[0]})]
+                for old, new in texts:
+                    wanted = [[token for token in text if token not in gone] for text in old]
+                    wanted = [text for text, whole in zip(wanted, old) if len(text) > case["extra"] or text == whole]
+                    self.assertEqual(new[: len(wanted)], wanted[: len(new)])
+                    self.assertFalse(gone & {token for text in new for token in text})
+
+    @staticmethod
+    def texts(samples, number, case):
+        """The tokens of each sample of a dataset, without padding, which is 0."""
+        return [[token for token in tokens + labels[-1:] * case["extra"] if token]
+                for dataset, tokens, labels, _ in samples if dataset == number]
+
+    def test_what_cannot_go_on_is_named(self):
+        chooser = random.Random(1)
+        for name in "abc":
+            self.write_dataset(self.path(name), chooser)
+        os.symlink(self.path("a.idx"), self.path("link.idx"))
+        os.symlink(self.path("a.bin"), self.path("link.bin"))
+        os.symlink(self.path("a.bin"), self.path("view.bin"))
+        with open(self.path("a.idx"), "rb") as source, open(self.path("view.idx"), "wb") as file:
+            file.write(source.read())
+        case = {"seq": 16, "seed": 1, "extra": True, "cache": self.path("cache"), "samples": [60, 0, 0], "split": "1,0,0",
+                "data": ["1", self.path("a"), "1", self.path("b")]}
+        following, said = self.reblend(case, 20, ["1", self.path("link"), "2", self.path("b")])
+        self.assertEqual(len(said["datasets"]), 2)
+        for wanted, arguments in (
+                ("found a view of those of", ["--new-blend", "1", self.path("view")]),
+                ("expected each dataset once", ["--new-blend", "1", self.path("a"), "1", self.path("link")]),
+                ("samples that the run has not seen, found", ["--no-repeats", "--new-blend", "1", self.path("a"),
+                                                             "--new-train-samples", "100000", "--micro-batch-size", "1"]),
+                ("expected no folder, or an empty one", ["--new-blend", "1", self.path("a"), "--new-data-cache-path",
+                                                         self.path("cache-next")]),
+                ("missing.idx: No such file", ["--new-blend", "1", self.path("missing")]),
+                ("a weight before each", ["--new-blend", self.path("a"), self.path("b")])):
+            done = self.run_program("reblend", "--consumed-samples", 20, "--new-data-cache-path", self.path("x"),
+                                    *arguments, *self.flags_of(case))
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(wanted, done.stderr.splitlines()[-1])
+            self.assertFalse(os.path.exists(self.path("x")) or os.path.exists(self.path("x.partial")))
+        # Flags that reblend has not printed find no cache in its folder, and build none.
+        done = self.run_program("prepare_cache", *self.flags_of({**following, "seed": 2}))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("reblend has written the folder", done.stderr)
+
 
 def set_up_torch():
     store = tempfile.NamedTemporaryFile()

@@ -169,6 +169,7 @@ Result<BlendIndexCache> open_blend_index_cache(const BlendIndexRequest& request)
   for (const bool locked : {false, true}) {
     if (locked) {
       const BlendIndexFiles& files = *request.files;
+      MEG_RETURN_IF_ERROR(check_may_build(files.description));
       const std::vector<std::string> all = {files.dataset_index, files.sample_index,
                                             files.description};
       MEG_ASSIGN_OR_RETURN(lock, lock_cache(files.description, all, [&] {

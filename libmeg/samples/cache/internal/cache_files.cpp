@@ -94,4 +94,14 @@ std::optional<BlendIndexFiles> blend_index_files(Split split, const std::string&
                          .sample_index = stem + "dataset_sample_index.npy"};
 }
 
+Status check_may_build(const std::string& file) {
+  const std::filesystem::path folder = std::filesystem::path(file).parent_path();
+  std::error_code absent;
+  if (!std::filesystem::exists(folder / kReblendRecord, absent)) return {};
+  return make_error(StatusCode::kNotFound,
+                    "{}: expected this index cache, as reblend has written the folder: found none "
+                    "for these flags",
+                    file);
+}
+
 }  // namespace meg::samples

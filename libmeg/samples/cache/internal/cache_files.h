@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "libmeg/base/status.h"
 #include "libmeg/megatron/megatron_version.h"
 #include "libmeg/samples/cache/gpt_index_cache.h"
 #include "libmeg/samples/split.h"
@@ -43,5 +44,11 @@ struct BlendIndexFiles {
 std::optional<BlendIndexFiles> blend_index_files(Split split, const std::string& description,
                                                  const std::optional<std::string>& cache_path,
                                                  const megatron::MegatronVersion& version);
+
+/// Stands in a folder of caches that reblend() has made, and that no flags give again.
+inline constexpr const char* kReblendRecord = "reblend.json";
+
+/// kNotFound where `file` would be built in such a folder.
+Status check_may_build(const std::string& file);
 
 }  // namespace meg::samples
