@@ -43,14 +43,26 @@ def blend_of(words):
     return words[1::2], [float(word) for word in words[::2]]
 
 
+class Tokenizer:
+    """What names caches, as 0.16.1's null tokenizer has it: 0.19.2's has another name."""
+
+    eod = VOCAB_SIZE - 1
+
+    def __init__(self, identity):
+        self.unique_identifiers = identity
+
+
 def datasets_of(case):
     """The three splits that megatron-core builds or loads."""
+    if "identity" not in case:
+        case["identity"] = MegatronTokenizer.from_pretrained(
+            metadata_path={"library": "null"}, vocab_size=VOCAB_SIZE).unique_identifiers
     blends = {name: blend_of(case.get(name)) for name in ("data", "train", "valid", "test")}
     own = {"blend": blends["data"], "split": case["split"]} if blends["data"] else {
         "blend_per_split": [blends["train"], blends["valid"], blends["test"]]}
     config = GPTDatasetConfig(
         random_seed=case["seed"], sequence_length=case["seq"], path_to_cache=case["cache"], **own,
-        tokenizer=MegatronTokenizer.from_pretrained(metadata_path={"library": "null"}, vocab_size=VOCAB_SIZE),
+        tokenizer=Tokenizer(case["identity"]),
         create_attention_mask=False, reset_position_ids=False, reset_attention_mask=False, eod_mask_loss=False,
         add_extra_token_to_sequence=case["extra"], mid_level_dataset_surplus=0.005)
     return BlendedMegatronDatasetBuilder(GPTDataset, case["samples"], lambda: True, config).build()
