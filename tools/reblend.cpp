@@ -1,6 +1,5 @@
 // Goes on with another blend in the middle of a training run. New; Megatron-LM has no such tool.
 
-#include "libmeg/dataset/indexed_dataset.h"
 #include "libmeg/samples/reblend.h"
 
 #include <fmt/format.h>
@@ -12,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "libmeg/dataset/indexed_dataset.h"
 #include "tools/common/flag_groups/data_flags.h"
 #include "tools/common/flags/flags.h"
 #include "tools/common/interruption.h"
@@ -41,7 +41,7 @@ struct Arguments {
 
 std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments) {
   Flags flags("reblend",
-              "goes on with another blend in the middle of a training run: no sample twice, none "
+              "continues with another blend in the middle of a training run: no sample twice, none "
               "lost.");
   flags.usage("--new-blend WEIGHT PREFIX ... --consumed-samples N FLAGS-OF-THE-RUN");
   flags.examples(
@@ -56,8 +56,9 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
   flags.group("The continued run");
   flags.list("--new-blend", &arguments.new_blend, "WEIGHT PREFIX",
              "the blend from the next sample on, as --data-path has it");
-  flags.list("--exclude-documents", &arguments.exclude_documents, "PREFIX=LIST",
-             "documents of a dataset that are not read any more, such as web_text_document=5,10:20");
+  flags.list(
+      "--exclude-documents", &arguments.exclude_documents, "PREFIX=LIST",
+      "documents of a dataset that are not read any more, such as web_text_document=5,10:20");
   flags
       .value("--consumed-samples", &arguments.consumed_samples, "N",
              "samples that the run has trained on: consumed_train_samples of its checkpoint")
@@ -235,7 +236,7 @@ void print_answer(const samples::Reblended& reblended, const samples::DataRun& r
   }
   if (!reblended.config.cache_path) return;
   fmt::print("wrote {}: {} caches\n", *reblended.config.cache_path, reblended.caches.size());
-  fmt::print("go on with the run's flags, but\n ");
+  fmt::print("continue with the run's flags, but\n ");
   for (const std::string& word : new_flags(reblended, !reblended.config.blend.has_value())) {
     fmt::print(" {}", word);
   }

@@ -56,7 +56,7 @@ struct Reblended {
   std::vector<std::string> notes;
 };
 
-/// Index caches with which Megatron goes on with another blend. It skips the samples that it has
+/// Index caches with which Megatron continues with another blend. It skips the samples that it has
 /// consumed: the caches' first `consumed` samples are those of the run, in its order, and the
 /// others are drawn by the new weights, from each dataset behind what it has given. Validation and
 /// test samples stay as they are. A dataset's order continues with further epochs, each shuffled by
