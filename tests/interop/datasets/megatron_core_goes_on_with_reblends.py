@@ -47,6 +47,7 @@ class Tokenizer:
     """What names caches, as 0.16.1's null tokenizer has it: 0.19.2's has another name."""
 
     eod = VOCAB_SIZE - 1
+    vocab_size = VOCAB_SIZE
 
     def __init__(self, identity):
         self.unique_identifiers = identity
