@@ -14,7 +14,8 @@ void ConversationReader::begin_part(int64_t /*number*/) {
   outcomes_.clear();
 }
 
-Status ConversationReader::begin_document(std::string_view json, bool /*has_list*/) {
+Status ConversationReader::begin_document(std::string_view json, bool /*has_list*/,
+                                          const dataset::DocumentPlace& /*place*/) {
   const int64_t tokens = tokens_.size();
   const size_t masks = mask_.size();
   const Result<Outcome> outcome = take(json);

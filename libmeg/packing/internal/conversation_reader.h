@@ -24,7 +24,8 @@ class ConversationReader : public preprocess::TextVisitor {
         summary_(summary) {}
 
   void begin_part(int64_t number) override;
-  Status begin_document(std::string_view json, bool has_list) override;
+  Status begin_document(std::string_view json, bool has_list,
+                        const dataset::DocumentPlace& place) override;
   Status visit(std::string_view text) override;
   Result<bool> settle() override;
   Status pack() override;

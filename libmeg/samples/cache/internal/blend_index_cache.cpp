@@ -200,7 +200,9 @@ Result<std::optional<BlendIndex>> find_blend_index_cache(const BlendIndexRequest
 
 Status save_blend_index(std::vector<int16_t> datasets, std::vector<int64_t> samples,
                         const BlendIndexRequest& request) {
-  BuiltIndex built{.datasets = std::move(datasets), .samples = std::move(samples)};
+  BuiltIndex built;
+  built.datasets = std::move(datasets);
+  built.samples = std::move(samples);
   narrow(built, request.byte_indices);
   return save(built, request);
 }
