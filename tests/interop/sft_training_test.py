@@ -24,7 +24,7 @@ except ImportError as error:
     sys.exit(77)
 
 BIN = ""
-EOD = 99  # NullTokenizer's last token
+EOD = 98  # of a NullTokenizer of 99 tokens
 
 
 def write(prefix, documents, dtype):
@@ -44,7 +44,7 @@ class SftTraining(unittest.TestCase):
         self.folder = folder.name
         rng = random.Random(3)
         # Three conversations in each packed sequence; no end of a document inside of them.
-        self.packs = [[[rng.randrange(99) for _ in range(length - 1)] + [EOD] for length in (9, 5, 14)] for _ in range(8)]
+        self.packs = [[[rng.randrange(98) for _ in range(length - 1)] + [EOD] for length in (9, 5, 14)] for _ in range(8)]
         self.taken = 9 + 5 + 14  # tokens; positions are 3 fewer
 
     def path(self, name):
@@ -70,12 +70,11 @@ class SftTraining(unittest.TestCase):
         return self.path(name)
 
     def test_attention_ends_with_the_conversation(self):
-        packed = self.write_packed("packed", lambda one: [1] * len(one))
-        # What is asked of the plain dataset once is asked in the same order: samples are shuffled, so all are alike.
+        # The plain dataset is shuffled and cut every `taken` tokens: with the same documents of that length it has the same
+        # sample everywhere, behind which stands the first token of the next one.
         self.packs = [self.packs[0]] * 8
         packed = self.write_packed("packed", lambda one: [1] * len(one))
-        # The plain dataset reads one token more than a sample has: the first one of the next.
-        write(self.path("plain"), [[one] for pack in self.packs for one in pack] + [[[1, EOD]]], numpy.int32)
+        write(self.path("plain"), [[sum(pack, [])] for pack in self.packs], numpy.int32)
         for flags in ((), ("--position-embedding-type", "rope")):
             wanted = self.train("--data-path", self.path("plain"), "--reset-attention-mask", "--reset-position-ids", "--eod-mask-loss",
                                 *flags, length=self.taken)
