@@ -12,13 +12,13 @@
 #include <vector>
 
 #include "libmeg/dataset/indexed_dataset.h"
+#include "tools/common/document_orders.h"
 #include "tools/common/flag_groups/data_flags.h"
 #include "tools/common/flags/flags.h"
 #include "tools/common/interruption.h"
 #include "tools/common/json_output.h"
 #include "tools/common/report.h"
 #include "tools/common/run_program.h"
-#include "tools/dataset_tool/document_orders.h"
 
 namespace meg::tools {
 namespace {

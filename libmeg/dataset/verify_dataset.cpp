@@ -88,9 +88,8 @@ void DatasetVerifier::check_bin_size(const IndexVerifier& index) {
       found - expected == documents * index.item_size()) {
     problem.likely_cause = fmt::format(
         "{} bytes too many are one item for each of the {} documents with sequences: Megatron-LM "
-        "of "
-        "about July 2023 (6ef5bdc) wrote lengths without the end-of-document token with "
-        "--append-eod; create the dataset again",
+        "of about July 2023 (6ef5bdc) wrote lengths without the end-of-document token with "
+        "--append-eod; `dataset_tool repair` mends them",
         found - expected, documents);
   }
   report_.problems.push_back(std::move(problem));

@@ -12,6 +12,7 @@
 #include "libmeg/base/stopwatch.h"
 #include "libmeg/dataset/dataset_view.h"
 #include "libmeg/dataset/indexed_dataset.h"
+#include "tools/common/document_orders.h"
 #include "tools/common/flags/flags.h"
 #include "tools/common/found_instead.h"
 #include "tools/common/interruption.h"
@@ -20,7 +21,6 @@
 #include "tools/common/report.h"
 #include "tools/common/run_program.h"
 #include "tools/dataset_tool/commands.h"
-#include "tools/dataset_tool/document_orders.h"
 
 namespace meg::tools {
 namespace {

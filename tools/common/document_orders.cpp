@@ -1,4 +1,4 @@
-#include "tools/dataset_tool/document_orders.h"
+#include "tools/common/document_orders.h"
 
 #include <fmt/format.h>
 #include <re2/re2.h>
