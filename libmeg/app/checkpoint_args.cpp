@@ -99,9 +99,14 @@ Status check_files(const tokenizer::TokenizerOptions& options) {
 
 }  // namespace
 
+bool takes_checkpoint_tokenizer(megatron::FieldReader& args) {
+  return args.flag("use_tokenizer_model_from_checkpoint_args", true);
+}
+
 Status take_checkpoint_tokenizer(megatron::ArgumentValues& args) {
   const megatron::FieldLookup fields = args.lookup();
   megatron::FieldReader reader(fields);
+  if (!takes_checkpoint_tokenizer(reader)) return Status();
   std::optional<std::string> load;
   std::optional<int64_t> ckpt_step;
   reader.take("load", load);

@@ -2,6 +2,7 @@
 
 #include "libmeg/base/status.h"
 #include "libmeg/megatron/argument_values.h"
+#include "libmeg/megatron/field_reader.h"
 
 namespace meg::app {
 
@@ -10,6 +11,9 @@ namespace meg::app {
 /// kInvalidArgument without --load; otherwise the errors of opening the checkpoint.
 /// Mirrors Megatron-LM megatron/training/checkpointing.py: load_args_from_checkpoint.
 Status take_checkpoint_args(megatron::ArgumentValues& args);
+
+/// Whether args let take_checkpoint_tokenizer() take one.
+bool takes_checkpoint_tokenizer(megatron::FieldReader& args);
 
 /// Where args name no tokenizer, takes the arguments of the tokenizer of the checkpoint that --load
 /// names: of a Hugging Face folder, its own; else the one that its args name, with the files in the

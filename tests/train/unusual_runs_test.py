@@ -191,9 +191,14 @@ class UnusualRuns(unittest.TestCase):
     def test_the_checkpoints_tokenizer_is_used_where_none_is_named(self):
         save = self.folder / "save"
         self.train("--train-iters", 1, "--save", save)
-        done = subprocess.run([PRETRAIN, "--use-checkpoint-args", "--load", save, *RUN[6:], *DATA, "--train-iters",
-                               "2", "--vocab-file", ""], cwd=ORACLE, capture_output=True, text=True, timeout=300)
+        command = [PRETRAIN, "--use-checkpoint-args", "--load", save, *RUN[6:], *DATA, "--train-iters", "2",
+                   "--vocab-file", "", "--merge-file", ""]
+        done = subprocess.run(command, cwd=ORACLE, capture_output=True, text=True, timeout=300)
         self.assertEqual(done.returncode, 0, done.stderr)
+        done = subprocess.run([*command, "--no-use-tokenizer-model-from-checkpoint-args"], cwd=ORACLE, capture_output=True, text=True,
+                              timeout=300)
+        self.assertIn("GPT2BPETokenizer needs --vocab-file; the checkpoint's args say --tokenizer-type "
+                      "GPT2BPETokenizer --vocab-file gpt2-vocab.json --merge-file gpt2-merges.txt", done.stderr)
         carried = sorted(path.name for path in (save / "iter_0000001" / "tokenizer").iterdir())
         self.assertEqual(carried, ["gpt2-merges.txt", "gpt2-vocab.json"])
 

@@ -54,6 +54,7 @@ std::vector<std::string> pretrain_fields() {
     (void)draws_weights_of_each_copy(reader);
     (void)uses_legacy_models(reader);
     (void)uses_checkpoint_args(reader);
+    (void)app::takes_checkpoint_tokenizer(reader);
   });
 }
 

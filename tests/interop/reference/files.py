@@ -73,6 +73,8 @@ def load_ranks(root):
     """(tensor rank, pipeline rank) -> the file's value."""
     folder, ranks = iteration_folder(root), {}
     for name in sorted(os.listdir(folder)):
+        if not name.startswith("mp_rank_"):
+            continue  # the tokenizer's files
         numbers = [int(number) for number in name.removeprefix("mp_rank_").split("_")]
         path = os.path.join(folder, name, "model_optim_rng.pt")
         ranks[numbers[0], numbers[1] if len(numbers) > 1 else 0] = load_file(path)

@@ -32,6 +32,7 @@ std::vector<std::string> inference_fields() {
     InferenceFlags inference;
     read_inference_args(reader, inference);
     RankFlags().take_fields(reader);
+    (void)app::takes_checkpoint_tokenizer(reader);
   });
 }
 
