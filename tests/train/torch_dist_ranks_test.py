@@ -58,7 +58,7 @@ class TorchDistRanks(LaunchedRanks):
                 self.assertEqual(sorted((int(found[1]), int(found[2])) for found in writers if found),
                                  [(rank, file) for rank in range(ranks) for file in range(2)])
                 self.assertEqual({name for name, found in zip(os.listdir(folder), writers) if not found},
-                                 {".metadata", "metadata.json", "common.pt"})
+                                 {".metadata", "metadata.json", "common.pt", "tokenizer"})
                 merged, found = reference.merge(str(plain)), dist.read(folder)
                 is_distributed = "--use-distributed-optimizer" in words
                 expected = with_masters(merged) if is_distributed else merged.tensors
