@@ -192,7 +192,7 @@ class UnusualRuns(unittest.TestCase):
         save = self.folder / "save"
         self.train("--train-iters", 1, "--save", save)
         command = [PRETRAIN, "--use-checkpoint-args", "--load", save, *RUN[6:], *DATA, "--train-iters", "2",
-                   "--vocab-file", "", "--merge-file", ""]
+                   "--override-opt_param-scheduler", "--vocab-file", "", "--merge-file", ""]
         done = subprocess.run(command, cwd=ORACLE, capture_output=True, text=True, timeout=300)
         self.assertEqual(done.returncode, 0, done.stderr)
         done = subprocess.run([*command, "--no-use-tokenizer-model-from-checkpoint-args"], cwd=ORACLE, capture_output=True, text=True,
