@@ -164,7 +164,10 @@ TEST(GptModelTest, TokensAttendToTheirOwnDocumentAlone) {
         (*model.logits(input)).square().sum().backward();
         return weight.grad().clone();
       };
-      EXPECT_TRUE(at::allclose(gradient(divided), gradient(masked), 1e-4, 1e-5));
+      // Elements in which large terms cancel differ by more on some processors.
+      const at::Tensor wanted = gradient(masked);
+      const at::Tensor difference = gradient(divided) - wanted;
+      EXPECT_LT(difference.norm().item<double>(), 1e-5 * wanted.norm().item<double>());
     }
   }
 }
