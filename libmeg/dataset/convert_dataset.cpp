@@ -9,6 +9,7 @@
 #include "libmeg/base/bytes.h"
 #include "libmeg/dataset/dataset_tokenizer.h"
 #include "libmeg/dataset/indexed_dataset_builder.h"
+#include "libmeg/dataset/internal/item_types.h"
 #include "libmeg/dataset/internal/merge_provenance.h"
 
 namespace meg::dataset {
@@ -41,46 +42,17 @@ int64_t convert_items(std::span<const std::byte> items, std::vector<std::byte>& 
 
 using ConvertItems = int64_t (*)(std::span<const std::byte>, std::vector<std::byte>&);
 
-template <class From>
-ConvertItems to_integer(DType to) {
-  switch (to) {
-    case DType::kUint8:
-      return convert_items<From, uint8_t>;
-    case DType::kInt8:
-      return convert_items<From, int8_t>;
-    case DType::kUint16:
-      return convert_items<From, uint16_t>;
-    case DType::kInt16:
-      return convert_items<From, int16_t>;
-    case DType::kInt32:
-      return convert_items<From, int32_t>;
-    case DType::kInt64:
-      return convert_items<From, int64_t>;
-    default:
-      return nullptr;
-  }
-}
-
 /// nullptr where one type is of integers and the other of floats.
 ConvertItems conversion(DType from, DType to) {
-  switch (from) {
-    case DType::kUint8:
-      return to_integer<uint8_t>(to);
-    case DType::kInt8:
-      return to_integer<int8_t>(to);
-    case DType::kUint16:
-      return to_integer<uint16_t>(to);
-    case DType::kInt16:
-      return to_integer<int16_t>(to);
-    case DType::kInt32:
-      return to_integer<int32_t>(to);
-    case DType::kInt64:
-      return to_integer<int64_t>(to);
-    case DType::kFloat32:
-      return to == DType::kFloat64 ? convert_items<float, double> : nullptr;
-    default:
-      return to == DType::kFloat32 ? convert_items<double, float> : nullptr;
-  }
+  return with_item_type(from, [to]<class From>(From) {
+    return with_item_type(to, []<class To>(To) -> ConvertItems {
+      if constexpr (std::is_integral_v<From> != std::is_integral_v<To>) {
+        return nullptr;
+      } else {
+        return convert_items<From, To>;
+      }
+    });
+  });
 }
 
 Status copy_documents(const IndexedDataset& source, IndexedDatasetBuilder& builder,

@@ -9,11 +9,12 @@
 #include <utility>
 
 #include "libmeg/base/thread_pool.h"
+#include "libmeg/dataset/internal/item_types.h"
 
 namespace meg::dataset {
 namespace {
 
-/// Ids from here on are no token's; a table of counts has so many entries at most.
+/// Ids are smaller: a table of counts has at most this many entries.
 constexpr int64_t kMostIds = int64_t{1} << 24;
 /// Documents that a thread takes at a time.
 constexpr int64_t kDocumentBlock = int64_t{1} << 14;
@@ -108,20 +109,8 @@ class StatisticsReader {
   }
 
   Status count(int64_t sequence, std::span<const std::byte> items, std::vector<int64_t>& counts) {
-    switch (set_.dtype()) {
-      case DType::kUint8:
-        return count<uint8_t>(sequence, items, counts);
-      case DType::kInt8:
-        return count<int8_t>(sequence, items, counts);
-      case DType::kUint16:
-        return count<uint16_t>(sequence, items, counts);
-      case DType::kInt16:
-        return count<int16_t>(sequence, items, counts);
-      case DType::kInt32:
-        return count<int32_t>(sequence, items, counts);
-      default:
-        return count<int64_t>(sequence, items, counts);
-    }
+    return with_integer_type(
+        set_.dtype(), [&]<class T>(T) { return this->template count<T>(sequence, items, counts); });
   }
 
   template <class T>

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "libmeg/base/bytes.h"
+#include "libmeg/dataset/internal/item_types.h"
 
 namespace meg::dataset {
 namespace {
@@ -17,29 +18,6 @@ constexpr int64_t kSequencesAtOnce = int64_t{1} << 16;
 
 /// Items that are widened or gathered at a time.
 constexpr int64_t kItemsAtOnce = int64_t{1} << 17;
-
-/// Calls use(T()) with the C++ type of a dtype that datasets can have.
-template <class Use>
-auto with_type(DType dtype, const Use& use) {
-  switch (dtype) {
-    case DType::kUint8:
-      return use(uint8_t());
-    case DType::kInt8:
-      return use(int8_t());
-    case DType::kUint16:
-      return use(uint16_t());
-    case DType::kInt16:
-      return use(int16_t());
-    case DType::kInt32:
-      return use(int32_t());
-    case DType::kInt64:
-      return use(int64_t());
-    case DType::kFloat32:
-      return use(float());
-    default:
-      return use(double());
-  }
-}
 
 template <class To, class From>
 constexpr bool holds() {
@@ -212,9 +190,10 @@ class ItemWriter {
     const std::span<const std::byte> items(buffer_.data(), buffered_);
     const auto item_size = static_cast<size_t>(dtype_size(builder_.options().dtype));
     converted_.resize(buffered_ / static_cast<size_t>(set_.item_size()) * item_size);
-    with_type(set_.dtype(), [&](auto from) {
-      with_type(builder_.options().dtype,
-                [&](auto to) { convert<decltype(from), decltype(to)>(items, converted_.data()); });
+    with_item_type(set_.dtype(), [&](auto from) {
+      with_item_type(builder_.options().dtype, [&](auto to) {
+        convert<decltype(from), decltype(to)>(items, converted_.data());
+      });
     });
     MEG_RETURN_IF_ERROR(builder_.write_at(offset_, converted_));
     offset_ += static_cast<int64_t>(converted_.size());
@@ -279,8 +258,9 @@ Status write_object(const IndexedDatasetBuilder& builder, const IndexedDataset& 
 }  // namespace
 
 bool dtype_holds(DType to, DType from) {
-  return with_type(to, [&](auto wide) {
-    return with_type(from, [&](auto narrow) { return holds<decltype(wide), decltype(narrow)>(); });
+  return with_item_type(to, [&](auto wide) {
+    return with_item_type(from,
+                          [&](auto narrow) { return holds<decltype(wide), decltype(narrow)>(); });
   });
 }
 

@@ -8,30 +8,12 @@
 
 #include "libmeg/base/thread_pool.h"
 #include "libmeg/dataset/internal/item_cursor.h"
+#include "libmeg/dataset/internal/item_types.h"
 
 namespace meg::dataset {
 namespace {
 
 constexpr int64_t kDocumentsAtATime = int64_t{1} << 16;
-
-/// Calls visit(T()) with the C++ type of an integer dtype.
-template <class Visit>
-auto with_integer_type(DType dtype, const Visit& visit) {
-  switch (dtype) {
-    case DType::kUint8:
-      return visit(uint8_t());
-    case DType::kInt8:
-      return visit(int8_t());
-    case DType::kUint16:
-      return visit(uint16_t());
-    case DType::kInt16:
-      return visit(int16_t());
-    case DType::kInt32:
-      return visit(int32_t());
-    default:
-      return visit(int64_t());
-  }
-}
 
 /// Bad items of one piece; `first` counts from the piece's first item. The loop over the good case
 /// has no branch, so that the compiler makes vector instructions of it.
