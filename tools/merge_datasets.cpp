@@ -128,10 +128,7 @@ Status run(const Arguments& arguments) {
   const Stopwatch work;
   ProgressBar bar(0);
   dataset::MergeOptions options{.take_short_lengths_as_view = arguments.view,
-                                .progress = [&bar](const Progress& now) {
-                                  bar.update(now);
-                                  return !interrupted();
-                                }};
+                                .progress = bar.interruptible_callback()};
   if (arguments.multimodal) options.multimodal = true;
   if (arguments.dtype) options.dtype = dtype_from_name(*arguments.dtype);
   const Result<dataset::MergeSummary> summary =

@@ -93,10 +93,7 @@ Result<checkpoint::TransferOptions> transfer_options(const CheckpointUtilArgumen
   checkpoint::TransferOptions options;
   MEG_ASSIGN_OR_RETURN(options.buffer_bytes, buffer_bytes(arguments.memory_budget));
   options.check_crcs = !arguments.no_crc;
-  options.progress = [bar](const Progress& now) {
-    bar->update(now);
-    return !interrupted();
-  };
+  options.progress = bar->interruptible_callback();
   return options;
 }
 

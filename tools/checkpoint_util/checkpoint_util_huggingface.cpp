@@ -6,7 +6,6 @@
 #include "libmeg/checkpoint/convert/export_huggingface.h"
 #include "tools/checkpoint_util/checkpoint_util_report.h"
 #include "tools/common/byte_size.h"
-#include "tools/common/interruption.h"
 #include "tools/common/progress_bar.h"
 #include "tools/common/tokenizer_of_args.h"
 
@@ -67,10 +66,7 @@ Status export_huggingface(const CheckpointUtilArguments& arguments,
   MEG_ASSIGN_OR_RETURN(transfer.buffer_bytes, buffer_bytes(arguments.memory_budget));
   transfer.check_crcs = !arguments.no_crc;
   ProgressBar bar(0);
-  transfer.progress = [&bar](const Progress& now) {
-    bar.update(now);
-    return !interrupted();
-  };
+  transfer.progress = bar.interruptible_callback();
   const Stopwatch watch;
   const Status saved = checkpoint::save_export(plan, arguments.save_dir, transfer);
   bar.clear();

@@ -442,10 +442,7 @@ Status run(Arguments& arguments) {
   const Stopwatch work;
   ProgressBar bar(arguments.log_interval);
   const Result<cleaning::CleanSummary> summary =
-      cleaning::clean(arguments.options, [&bar](const Progress& now) {
-        bar.update(now);
-        return !interrupted();
-      });
+      cleaning::clean(arguments.options, bar.interruptible_callback());
   bar.clear();
   MEG_RETURN_IF_ERROR(summary.status());
   const double seconds = work.seconds();

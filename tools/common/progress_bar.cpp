@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tools/common/events.h"
+#include "tools/common/interruption.h"
 #include "tools/common/terminal_columns.h"
 
 namespace meg::tools {
@@ -148,6 +149,13 @@ ProgressCallback ProgressBar::callback() {
   return [this](const Progress& progress) {
     update(progress);
     return true;
+  };
+}
+
+ProgressCallback ProgressBar::interruptible_callback() {
+  return [this](const Progress& progress) {
+    update(progress);
+    return !interrupted();
   };
 }
 

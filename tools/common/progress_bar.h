@@ -45,6 +45,9 @@ class ProgressBar {
   /// update() as libmeg's callback, which never asks the work to stop. The bar must outlive it.
   ProgressCallback callback();
 
+  /// The same, which asks the work to stop once the process is interrupted().
+  ProgressCallback interruptible_callback();
+
  private:
   void print_due_lines(const Progress& progress);
   void redraw(const Progress& progress);

@@ -76,10 +76,7 @@ Status run(const ConvertArguments& arguments) {
   if (!set.has_value()) return no_dataset(arguments.prefix, set.error());
   note_new_folders(arguments.output_prefix);
   ProgressBar bar(0);
-  dataset::ConvertOptions options{.progress = [&bar](const Progress& now) {
-    bar.update(now);
-    return !interrupted();
-  }};
+  dataset::ConvertOptions options{.progress = bar.interruptible_callback()};
   if (arguments.dataset_impl) {
     options.format = *arguments.dataset_impl == "mmap" ? dataset::IndexFormat::kMmididx
                                                        : dataset::IndexFormat::kTntidx;

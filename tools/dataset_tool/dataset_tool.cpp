@@ -185,10 +185,7 @@ Status run(const Arguments& arguments) {
   note_new_folders(arguments.output_prefix);
   ProgressBar bar(0);
   const dataset::ViewOptions options{.copy = arguments.copy,
-                                     .progress = [&bar](const Progress& now) {
-                                       bar.update(now);
-                                       return !interrupted();
-                                     }};
+                                     .progress = bar.interruptible_callback()};
   const Result<dataset::ViewSummary> summary =
       dataset::write_dataset_view(*set, order, arguments.output_prefix, options);
   bar.clear();

@@ -118,11 +118,7 @@ int repair_main(int argc, const char* const* argv) {
       .drop_tail = arguments.drop_tail,
       .copy = arguments.copy,
       .workers = static_cast<int>(arguments.workers),
-      .progress =
-          [&bar](const Progress& now) {
-            bar.update(now);
-            return !interrupted();
-          },
+      .progress = bar.interruptible_callback(),
   };
   const Result<dataset::RepairSummary> summary =
       dataset::repair_dataset(arguments.prefix, arguments.output_prefix.value_or(""), options);

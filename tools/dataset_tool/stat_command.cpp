@@ -107,10 +107,7 @@ Status run(const StatArguments& arguments) {
   const auto found =
       dataset::dataset_statistics(*set, {.workers = static_cast<int>(arguments.workers),
                                          .most = static_cast<size_t>(arguments.top),
-                                         .progress = [&bar](const Progress& now) {
-                                           bar.update(now);
-                                           return !interrupted();
-                                         }});
+                                         .progress = bar.interruptible_callback()});
   bar.clear();
   MEG_RETURN_IF_ERROR(found.status());
   const ordered_json object = answer(arguments, *found);

@@ -254,10 +254,7 @@ Status run(Arguments& arguments) {
   arguments.options.dataset_tokenizer = dataset_tokenizer(arguments.tokenizer, *tokenizer);
   const Stopwatch work;
   ProgressBar bar(arguments.log_interval);
-  const auto progress = [&bar](const Progress& now) {
-    bar.update(now);
-    return !interrupted();
-  };
+  const auto progress = bar.interruptible_callback();
   const Result<packing::PackSummary> summary =
       packing::pack_dataset(arguments.options, chat_template, *tokenizer, progress);
   bar.clear();

@@ -272,10 +272,7 @@ Status run(Arguments& arguments) {
 
   const Stopwatch work;
   ProgressBar bar(arguments.log_interval);
-  const auto progress = [&bar](const Progress& now) {
-    bar.update(now);
-    return !interrupted();
-  };
+  const auto progress = bar.interruptible_callback();
   const Result<preprocess::PreprocessSummary> summary =
       preprocess::preprocess(arguments.options, *tokenizer, progress);
   bar.clear();

@@ -3,7 +3,6 @@
 
 #include "libmeg/text/whitespace.h"
 #include "libmeg/tokenizer/interface/encode_text.h"
-#include "tools/common/interruption.h"
 #include "tools/common/progress_bar.h"
 #include "tools/common/report.h"
 #include "tools/tokenizer_inspect/tokenizer_inspect.h"
@@ -96,10 +95,7 @@ Result<TextStatistics> read_statistics(const preprocess::ReadTextsOptions& optio
   }
   ProgressBar bar(0);
   MEG_ASSIGN_OR_RETURN(const preprocess::ReadTextsSummary summary,
-                       preprocess::read_texts(options, all, [&](const Progress& now) {
-                         bar.update(now);
-                         return !interrupted();
-                       }));
+                       preprocess::read_texts(options, all, bar.interruptible_callback()));
   bar.clear();
   for (const std::string& text : summary.warnings) warning(text);
   TextStatistics total = std::move(visitors.front()->statistics);

@@ -135,10 +135,7 @@ Result<preprocess::ReadTextsSummary> count_words(const Arguments& arguments,
   all.reserve(visitors.size());
   for (CountingVisitor& visitor : visitors) all.push_back(&visitor);
   ProgressBar bar(arguments.log_interval);
-  return preprocess::read_texts(arguments.texts, all, [&](const Progress& now) {
-    bar.update(now);
-    return !interrupted();
-  });
+  return preprocess::read_texts(arguments.texts, all, bar.interruptible_callback());
 }
 
 Result<tokenizer::TrainedBpe> learn(const Arguments& arguments, tokenizer::BpeTrainer& trainer) {
