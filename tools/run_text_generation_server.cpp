@@ -21,7 +21,6 @@
 #include "tools/common/model_run.h"
 #include "tools/common/passive_openmp.h"
 #include "tools/common/report.h"
-#include "tools/common/run_program.h"
 
 namespace meg::tools {
 namespace {
@@ -190,8 +189,4 @@ int main(int argc, const char* const* argv) {
 }  // namespace
 }  // namespace meg::tools
 
-int main(int argc, char** argv) {
-  // Do this first: the process restarts itself once (docs/decisions/09-passive-openmp.md).
-  meg::tools::wait_passively(argv);
-  return meg::tools::run_program(argc, argv, meg::tools::main);
-}
+int main(int argc, char** argv) { return meg::tools::run_passively(argc, argv, meg::tools::main); }

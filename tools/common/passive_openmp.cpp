@@ -6,7 +6,10 @@
 #include <initializer_list>
 #include <string_view>
 
+#include "tools/common/run_program.h"
+
 namespace meg::tools {
+namespace {
 
 void wait_passively(char* const* argv) {
   for (const char* name : {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"}) {
@@ -22,6 +25,13 @@ void wait_passively(char* const* argv) {
   // through PATH.
   // Where that cannot be done the program continues as it is.
   ::execv("/proc/self/exe", argv);
+}
+
+}  // namespace
+
+int run_passively(int argc, char** argv, int (*body)(int argc, const char* const* argv)) {
+  wait_passively(argv);
+  return run_program(argc, argv, body);
 }
 
 }  // namespace meg::tools

@@ -18,7 +18,6 @@
 #include "tools/common/progress_bar.h"
 #include "tools/common/ranks.h"
 #include "tools/common/report.h"
-#include "tools/common/run_program.h"
 #include "tools/pretrain_gpt/pretrain_gpt_args.h"
 #include "tools/pretrain_gpt/pretrain_gpt_flags.h"
 
@@ -183,8 +182,4 @@ int main(int argc, const char* const* argv) {
 }  // namespace
 }  // namespace meg::tools
 
-int main(int argc, char** argv) {
-  // Do this first: the process restarts itself once (docs/decisions/09-passive-openmp.md).
-  meg::tools::wait_passively(argv);
-  return meg::tools::run_program(argc, argv, meg::tools::main);
-}
+int main(int argc, char** argv) { return meg::tools::run_passively(argc, argv, meg::tools::main); }
