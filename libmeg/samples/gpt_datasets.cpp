@@ -39,20 +39,11 @@ Status check_config(const GptDataConfig& config) {
   return {};
 }
 
-/// One split of the result. cut: whether datasets are cut into splits.
-Status build_split(Split split, const Blend& blend, bool cut, const GptDataConfig& config,
+/// One split of the result.
+Status build_split(Split split, const Blend& blend, const GptDataConfig& config,
                    SplitDatasets& datasets, GptDatasets& result) {
-  // Datasets of their own for each split need no weight where they are alone, since core 0.7.
-  const bool alone = !cut && blend.prefixes.size() == 1 && config.version.open_sample_counts;
   std::unique_ptr<SampleDataset>& built = result.splits[split_number(split)];
-  if (blend.single() || alone) {
-    MEG_ASSIGN_OR_RETURN(auto opened,
-                         datasets.open(split, {{.prefix = blend.prefixes[0],
-                                                .samples = config.samples[split_number(split)]}}));
-    if (!opened.empty()) built = std::move(opened[0]);
-  } else {
-    MEG_ASSIGN_OR_RETURN(built, blend_datasets(split, blend, config, datasets, result));
-  }
+  MEG_ASSIGN_OR_RETURN(built, blend_datasets(split, blend, config, datasets, result));
   // A split that is too short for one sample is no error in itself: a run without evaluation does
   // without it.
   if (built == nullptr || built->size() > 0) return {};
@@ -91,7 +82,7 @@ Status build_cut_splits(const GptDataConfig& config, GptDatasets& result) {
       datasets.note_no_documents(split, config.blend->prefixes[0]);
       continue;
     }
-    MEG_RETURN_IF_ERROR(build_split(split, *config.blend, true, config, datasets, result));
+    MEG_RETURN_IF_ERROR(build_split(split, *config.blend, config, datasets, result));
   }
   return {};
 }
@@ -108,7 +99,7 @@ Status build_own_splits(const GptDataConfig& config, GptDatasets& result) {
   for (const Split split : kSplits) {
     const std::optional<Blend>& blend = config.per_split[split_number(split)];
     if (!blend.has_value()) continue;
-    MEG_RETURN_IF_ERROR(build_split(split, *blend, false, config, datasets, result));
+    MEG_RETURN_IF_ERROR(build_split(split, *blend, config, datasets, result));
   }
   return {};
 }

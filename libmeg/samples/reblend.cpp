@@ -30,12 +30,6 @@ namespace fs = std::filesystem;
 
 constexpr int kMostThreads = 16;
 
-bool is_alone(const Blend& blend, const GptDataConfig& config) {
-  const bool has_own = !config.blend.has_value();
-  return blend.single() ||
-         (has_own && blend.prefixes.size() == 1 && config.version.open_sample_counts);
-}
-
 const Blend* blend_of(Split split, const GptDataConfig& config) {
   if (config.blend) return &*config.blend;
   const auto& own = config.per_split[split_number(split)];
@@ -165,15 +159,11 @@ class Reblender {
   Result<std::optional<RunSplit>> open_split(Split split) {
     const Blend& blend = *blend_of(split, run_);
     RunSplit opened;
-    BlendPlan plan;
-    const bool alone = is_alone(blend, run_);
-    if (!alone) {
-      MEG_ASSIGN_OR_RETURN(plan, plan_blend(split, blend, run_));
-    }
+    MEG_ASSIGN_OR_RETURN(BlendPlan plan, plan_blend(split, blend, run_));
+    const bool is_alone = plan.is_alone;
     for (size_t i = 0; i < blend.prefixes.size(); ++i) {
       RunPart part{
           .asked = plan.part(blend, i), .dataset = {}, .range = {}, .totals = {}, .cache = {}};
-      if (alone) part.asked.samples = run_.samples[split_number(split)];
       MEG_ASSIGN_OR_RETURN(const auto pooled, run_sets_->open_dataset(part.asked.prefix));
       MEG_ASSIGN_OR_RETURN(part.dataset, pooled->pin());
       MEG_ASSIGN_OR_RETURN(const auto range, run_sets_->range_of(split, *part.dataset));
@@ -185,7 +175,7 @@ class Reblender {
     run_parallel(opened.parts.size(),
                  [&](size_t i) { statuses[i] = open_index(split, opened.parts[i]); });
     for (const Status& status : statuses) MEG_RETURN_IF_ERROR(status);
-    if (alone) {
+    if (is_alone) {
       opened.weights = {1};
       return std::optional(std::move(opened));
     }
@@ -331,16 +321,13 @@ class Reblender {
       }
       (config.blend ? config.blend : config.per_split[split_number(Split::kTrain)]) = blend;
     }
-    int64_t size = total;
     const Blend& blend = *blend_of(Split::kTrain, config);
-    if (!is_alone(blend, config)) {
-      MEG_ASSIGN_OR_RETURN(const BlendPlan plan, plan_blend(Split::kTrain, blend, config));
-      size = 0;
-      for (const BlendPart& part : plan.parts) size += part.used;
-      // Without weights there is one dataset, or the run was one of several without weights, which
-      // are given some above.
-      if (plan.parts.empty()) size = total;
-    }
+    MEG_ASSIGN_OR_RETURN(const BlendPlan plan, plan_blend(Split::kTrain, blend, config));
+    int64_t size = 0;
+    for (const BlendPart& part : plan.parts) size += part.used;
+    // Without weights there is one dataset, or the run was one of several without weights, which
+    // are given some above.
+    if (plan.parts.empty()) size = total;
     if (size > most) return Status(StatusCode::kInternal, "a blend that is longer than foreseen");
     drawn_.resize(static_cast<size_t>(size));
     drawn_samples_.resize(static_cast<size_t>(size));
@@ -533,7 +520,7 @@ class Reblender {
     const Status status = write_into(partial);
     if (status.ok()) fs::rename(partial, target, error);
     if (status.ok() && !error) {
-      for (IndexCacheReport& cache : result_.caches) move_paths(cache, partial, target);
+      for (IndexCacheReport& cache : result_.caches) move_paths(cache, target);
       return {};
     }
     std::error_code ignored;
@@ -542,11 +529,10 @@ class Reblender {
     return status.ok() ? errno_error(error.value(), target.string()) : status;
   }
 
-  static void move_paths(IndexCacheReport& cache, const fs::path& from, const fs::path& to) {
+  static void move_paths(IndexCacheReport& cache, const fs::path& to) {
     const auto moved = [&](const std::string& path) {
       return path.empty() ? path : (to / fs::path(path).filename()).string();
     };
-    (void)from;
     cache.description = moved(cache.description);
     for (std::string& file : cache.files) file = moved(file);
   }
@@ -560,7 +546,7 @@ class Reblender {
     for (const Split split : {Split::kValid, Split::kTest}) {
       if (config.blend) MEG_RETURN_IF_ERROR(write_unchanged(split, config, sets));
     }
-    // What is left is Megatron's own: new datasets, and splits with datasets of their own.
+    // The others are Megatron's own: new datasets, and splits with datasets of their own.
     MEG_ASSIGN_OR_RETURN(GptDatasets built, build_gpt_datasets(config));
     for (const IndexCacheReport& cache : built.caches) {
       if (cache.outcome != CacheOutcome::kRebuilt) continue;
@@ -580,19 +566,14 @@ class Reblender {
 
   Status write_train(const GptDataConfig& config, SplitDatasets& sets) {
     const Blend& blend = *blend_of(Split::kTrain, config);
-    const bool alone = is_alone(blend, config);
-    BlendPlan plan;
-    if (!alone) {
-      MEG_ASSIGN_OR_RETURN(plan, plan_blend(Split::kTrain, blend, config));
-    }
+    MEG_ASSIGN_OR_RETURN(BlendPlan plan, plan_blend(Split::kTrain, blend, config));
     std::vector<int64_t> sizes;
     for (size_t i = 0; i < continued_.size(); ++i) {
-      SplitDatasets::Part part = plan.part(blend, i);
-      if (alone) part.samples = config.samples[split_number(Split::kTrain)];
-      MEG_RETURN_IF_ERROR(write_index(Split::kTrain, part, train_.parts[i], *continued_[i], sets));
+      MEG_RETURN_IF_ERROR(
+          write_index(Split::kTrain, plan.part(blend, i), train_.parts[i], *continued_[i], sets));
       sizes.push_back(continued_[i]->samples());
     }
-    if (alone) return {};
+    if (plan.is_alone) return {};
     sizes.resize(blend.prefixes.size());
     for (size_t i = 0; i < sizes.size(); ++i) sizes[i] = std::max(sizes[i], needed_[i]);
     return write_blend(Split::kTrain, std::move(plan), blend, std::move(sizes), drawn_,
@@ -608,21 +589,15 @@ class Reblender {
     MEG_ASSIGN_OR_RETURN(const auto opened, open_split(split));
     if (!opened || opened->size() == 0) return {};
     const Blend& blend = *blend_of(split, config);
-    const bool alone = is_alone(blend, config);
-    BlendPlan plan;
-    if (!alone) {
-      MEG_ASSIGN_OR_RETURN(plan, plan_blend(split, blend, config));
-    }
+    MEG_ASSIGN_OR_RETURN(BlendPlan plan, plan_blend(split, blend, config));
     std::vector<int64_t> sizes;
     for (size_t i = 0; i < opened->parts.size(); ++i) {
       const RunPart& run = opened->parts[i];
-      SplitDatasets::Part part = plan.part(blend, i);
-      if (alone) part.samples = config.samples[split_number(split)];
       const ContinuedIndex index(run.cache.index, run.cache.plan, {});
-      MEG_RETURN_IF_ERROR(write_index(split, part, run, index, sets));
+      MEG_RETURN_IF_ERROR(write_index(split, plan.part(blend, i), run, index, sets));
       sizes.push_back(index.samples());
     }
-    if (alone) return {};
+    if (plan.is_alone) return {};
     sizes.resize(blend.prefixes.size(), 1);
     int64_t size = 0;
     for (const BlendPart& part : plan.parts) size += part.used;

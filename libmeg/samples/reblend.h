@@ -36,7 +36,7 @@ struct ReblendedDataset {
   double new_weight = 0;  ///< Of 1.
   int64_t given = 0;      ///< Samples until now.
   int64_t to_come = 0;    ///< Samples from now to the end of the run.
-  /// Samples that are left before one of a further epoch comes; -1 where the run has shuffled
+  /// Samples before one of a further epoch comes; -1 where the run has shuffled
   /// several epochs together, so that no border is between them.
   int64_t left = 0;
   int64_t epoch_tokens = 0;

@@ -45,6 +45,11 @@ std::string remedy_of(bool by_sizes, const GptDataConfig& config) {
 }  // namespace
 
 Result<BlendPlan> plan_blend(Split split, const Blend& blend, const GptDataConfig& config) {
+  const std::optional<int64_t> samples = config.samples[split_number(split)];
+  const bool is_only_one = blend.prefixes.size() == 1 && !config.blend.has_value();
+  if (blend.single() || (is_only_one && config.version.open_sample_counts)) {
+    return BlendPlan{.is_alone = true, .samples = samples, .parts = {}, .weights = {}};
+  }
   const size_t most = config.version.index_cache_form <= megatron::IndexCacheForm::kLegacy
                           ? kMaxLegacyDatasets
                           : kMaxDatasets;
@@ -54,14 +59,13 @@ Result<BlendPlan> plan_blend(Split split, const Blend& blend, const GptDataConfi
                       blend.prefixes.size());
   }
   if (!blend.weights.has_value()) return BlendPlan();
-  const std::optional<int64_t> samples = config.samples[split_number(split)];
   if (!samples.has_value()) {
     return make_error(StatusCode::kInvalidArgument,
                       "{}: a blend by weights needs a number of samples, found None",
                       split_name(split));
   }
-  BlendPlan plan{.parts = {},
-                 .weights = normalized_data_path_weights(*blend.weights, config.version)};
+  BlendPlan plan;
+  plan.weights = normalized_data_path_weights(*blend.weights, config.version);
   MEG_ASSIGN_OR_RETURN(plan.parts, blend_parts(plan.weights, *samples,
                                                config.mid_level_dataset_surplus, config.version));
   return plan;
@@ -112,7 +116,7 @@ Result<BlendIndexRequest> blend_index_request(Split split, BlendPlan plan, const
 }
 
 SplitDatasets::Part BlendPlan::part(const Blend& blend, size_t i) const {
-  SplitDatasets::Part part{.prefix = blend.prefixes[i], .samples = {}};
+  SplitDatasets::Part part{.prefix = blend.prefixes[i], .samples = samples};
   if (!parts.empty()) part.samples = parts[i].built;
   return part;
 }
@@ -126,6 +130,7 @@ Result<std::unique_ptr<SampleDataset>> blend_datasets(Split split, const Blend& 
   for (size_t i = 0; i < blend.prefixes.size(); ++i) all.push_back(plan.part(blend, i));
   MEG_ASSIGN_OR_RETURN(auto opened, datasets.open(split, all));
   if (opened.empty()) return std::unique_ptr<SampleDataset>();
+  if (plan.is_alone) return std::move(opened[0]);
   const Stopwatch watch;
   std::vector<int64_t> sizes;
   for (const auto& dataset : opened) sizes.push_back(dataset->size());

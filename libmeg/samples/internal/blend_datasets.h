@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "libmeg/base/result.h"
@@ -16,8 +17,12 @@ namespace meg::samples {
 
 /// What a blend asks of its datasets.
 struct BlendPlan {
-  std::vector<BlendPart> parts;  ///< Empty without weights: then each gives what it has.
-  std::vector<double> weights;   ///< Normalized.
+  /// Its one dataset is read as it is: it has no weight, or, since core 0.7, is the only one of a
+  /// split that has datasets of its own.
+  bool is_alone = false;
+  std::optional<int64_t> samples;  ///< Asked of the one that is alone.
+  std::vector<BlendPart> parts;    ///< Empty without weights: then each gives what it has.
+  std::vector<double> weights;     ///< Normalized.
 
   /// What is asked of dataset i of the blend.
   SplitDatasets::Part part(const Blend& blend, size_t i) const;
@@ -34,8 +39,8 @@ Result<BlendIndexRequest> blend_index_request(Split split, BlendPlan plan, const
                                               const SplitDatasets& datasets,
                                               const GptDataConfig& config);
 
-/// A split drawn from several datasets; nullptr, with a note, where one has no documents for it.
-/// The report goes to `result`.
+/// A split of one dataset, or drawn from several; nullptr, with a note, where one has no documents
+/// for it. The report goes to `result`.
 Result<std::unique_ptr<SampleDataset>> blend_datasets(Split split, const Blend& blend,
                                                       const GptDataConfig& config,
                                                       SplitDatasets& datasets, GptDatasets& result);

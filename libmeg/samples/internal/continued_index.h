@@ -30,7 +30,7 @@ class ContinuedIndex {
   /// plan: of the index.
   ContinuedIndex(const GptIndex& index, const GptIndexPlan& plan, IndexSource source);
 
-  /// Takes the excluded sequences out of the samples from number `consumed` on. What is left of a
+  /// Takes the excluded sequences out of the samples from number `consumed` on. What remains of a
   /// sample is a shorter one, which Megatron pads. kCorruption for an index that is not of its
   /// data.
   Status exclude(int64_t consumed);
@@ -61,7 +61,7 @@ class ContinuedIndex {
 
  private:
   bool is_excluded(int64_t sequence) const;
-  /// What is left of a row, appended as a row of its own; nullopt for nothing.
+  /// What remains of a row, appended as a row of its own; nullopt for nothing.
   Result<std::optional<int64_t>> without_excluded(const GptIndex& index, int64_t row);
   Status extend_as_megatron(int64_t samples, const CacheCancelled& cancelled);
   Status append_epoch(const CacheCancelled& cancelled);
