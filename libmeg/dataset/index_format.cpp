@@ -121,6 +121,8 @@ std::string dataset_prefix(std::string_view path) {
   return std::string(path);
 }
 
+std::string loss_mask_prefix(const std::string& prefix) { return prefix + "_loss_mask"; }
+
 Status check_is_path(std::string_view prefix) {
   if (prefix.find("://") == prefix.npos) return Status();
   return make_error(StatusCode::kUnsupported,

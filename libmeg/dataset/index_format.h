@@ -84,6 +84,9 @@ bool is_legacy_float64(LittleEndianArray<int32_t> sequence_lengths,
 /// path without a final ".bin" or ".idx": users name a dataset by its prefix or by either file.
 std::string dataset_prefix(std::string_view path);
 
+/// The dataset of masks that belongs to a packed dataset at `prefix`: which tokens are learned.
+std::string loss_mask_prefix(const std::string& prefix);
+
 /// kUnsupported if a dataset that is to be written, or can only be read from files, is named by an
 /// address such as s3://.
 Status check_is_path(std::string_view prefix);

@@ -12,6 +12,7 @@
 #include <span>
 #include <utility>
 
+#include "libmeg/dataset/index_format.h"
 #include "libmeg/dataset/indexed_dataset_builder.h"
 #include "libmeg/io/atomic_file.h"
 #include "libmeg/numpy/random_state.h"
@@ -26,6 +27,7 @@ namespace meg::packing {
 namespace {
 
 using dataset::IndexedDatasetBuilder;
+using dataset::loss_mask_prefix;
 
 /// Longer sequences could not be counted in the lengths of an .idx.
 constexpr int64_t kMostSequenceLength = int64_t{1} << 30;
@@ -226,8 +228,6 @@ Result<PackSummary> pack(const PackOptions& options, const chat::ChatTemplate& c
 }
 
 }  // namespace
-
-std::string loss_mask_prefix(const std::string& prefix) { return prefix + "_loss_mask"; }
 
 std::vector<std::string> packed_files(const std::string& prefix, bool parquet) {
   const std::string masks = loss_mask_prefix(prefix);

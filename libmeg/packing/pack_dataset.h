@@ -71,9 +71,6 @@ struct PackSummary {
   std::vector<std::string> warnings;
 };
 
-/// The dataset of masks that belongs to PREFIX.
-std::string loss_mask_prefix(const std::string& prefix);
-
 /// The paths of all files that pack_dataset() writes.
 std::vector<std::string> packed_files(const std::string& prefix, bool parquet);
 

@@ -350,7 +350,7 @@ std::u32string fixed_once(const std::u32string& text) {
   if (std::optional<std::u32string> decoded = decoded_again(text)) return std::move(*decoded);
   std::u32string fixed = decoded_in_parts(text);
   if (fixed != text) return fixed;
-  // What is left of Latin-1 that was Windows-1252.
+  // Latin-1 that was Windows-1252.
   for (char32_t& c : fixed) {
     if (is_c1_control(c) && windows_1252_of(c) != 0) c = windows_1252_of(c);
   }

@@ -97,16 +97,14 @@ void ConversationReader::count(Outcome outcome) {
 
 Result<bool> ConversationReader::settle() {
   size_t packed = 0;
-  bool more = true;
   for (const Outcome outcome : outcomes_) {
     if (summary_.conversations == options_.max_documents) break;
     count(outcome);
     if (outcome == Outcome::kPacked || outcome == Outcome::kTruncated) ++packed;
   }
-  more = summary_.conversations != options_.max_documents;
   lengths_.resize(packed);
   first_token_ = spool_.reserve(lengths_);
-  return more;
+  return summary_.conversations != options_.max_documents;
 }
 
 Status ConversationReader::pack() {

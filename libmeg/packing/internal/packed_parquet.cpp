@@ -33,6 +33,12 @@ enum ConvertedType { kList = 3, kInt8 = 15 };
 
 enum Repetition { kRequired = 0, kOptional = 1, kRepeated = 2 };
 
+/// Seven bits a byte, the lowest first; all but the last have the eighth.
+void append_varint(std::string& out, uint64_t value) {
+  for (; value >= 0x80; value >>= 7) out += static_cast<char>((value & 0x7F) | 0x80);
+  out += static_cast<char>(value);
+}
+
 /// Thrift's compact protocol, as far as Parquet's metadata needs it.
 class ThriftWriter {
  public:
@@ -78,10 +84,7 @@ class ThriftWriter {
     return (static_cast<uint64_t>(value) << 1) ^ static_cast<uint64_t>(value >> 63);
   }
 
-  void varint(uint64_t value) {
-    for (; value >= 0x80; value >>= 7) out_ += static_cast<char>((value & 0x7F) | 0x80);
-    out_ += static_cast<char>(value);
-  }
+  void varint(uint64_t value) { append_varint(out_, value); }
 
   void begin_list(size_t size, int element_type) {
     if (size < 15) {
@@ -136,9 +139,7 @@ class LevelWriter {
  private:
   void end_run() {
     if (count_ == 0) return;
-    uint64_t header = static_cast<uint64_t>(count_) << 1;
-    for (; header >= 0x80; header >>= 7) runs_ += static_cast<char>((header & 0x7F) | 0x80);
-    runs_ += static_cast<char>(header);
+    append_varint(runs_, static_cast<uint64_t>(count_) << 1);
     runs_ += static_cast<char>(level_);
     count_ = 0;
   }

@@ -4,6 +4,8 @@
 #include <numeric>
 #include <utility>
 
+#include "libmeg/dataset/index_format.h"
+
 namespace meg::samples {
 namespace {
 
@@ -32,7 +34,7 @@ Result<std::shared_ptr<const PackedFiles>> PackedFiles::open(const std::string& 
   const dataset::IndexedDataset::Options options{.access = io::MappedFile::Access::kRandom};
   MEG_ASSIGN_OR_RETURN(dataset::IndexedDataset tokens,
                        dataset::IndexedDataset::open(prefix, options));
-  const std::string mask_prefix = tokens.prefix() + "_loss_mask";
+  const std::string mask_prefix = dataset::loss_mask_prefix(tokens.prefix());
   Result<dataset::IndexedDataset> masks = dataset::IndexedDataset::open(mask_prefix, options);
   if (!masks.has_value()) {
     return make_error(StatusCode::kInvalidArgument,
