@@ -13,6 +13,7 @@
 
 #include "libmeg/megatron/argument_table.h"
 #include "libmeg/megatron/field_reader.h"
+#include "libmeg/model/hybrid_pattern.h"
 #include "libmeg/model/rank_memory.h"
 #include "libmeg/model/theoretical_memory.h"
 #include "libmeg/model/virtual_stages.h"
@@ -110,6 +111,7 @@ ArgumentScope scope() {
       megatron::fields_read_by([](const megatron::FieldLookup& lookup) {
         (void)model::GptConfig::from_fields(lookup);
         megatron::FieldReader args(lookup);
+        model::HybridArgs().take_fields(args);
         Arguments arguments;
         read_args(args, arguments);
       });
@@ -128,7 +130,8 @@ std::vector<std::string> missing_flags(const megatron::ArgumentValues& args) {
   const auto need = [&](std::string_view names, std::initializer_list<std::string_view> dests) {
     if (!args.has_any(dests)) missing.emplace_back(names);
   };
-  need("--num-layers", {"num_layers"});
+  need("--num-layers or --hybrid-layer-pattern",
+       {"num_layers", "hybrid_layer_pattern", "hybrid_override_pattern"});
   need("--hidden-size", {"hidden_size"});
   need("--num-attention-heads", {"num_attention_heads"});
   need("--seq-length", {"seq_length", "max_position_embeddings"});
@@ -171,6 +174,10 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
 }
 
 Status finish(Arguments& arguments) {
+  MEG_ASSIGN_OR_RETURN(const auto pattern, model::take_hybrid_pattern(arguments.args));
+  if (pattern.has_value()) {
+    MEG_RETURN_IF_ERROR(model::take_hybrid_segments(*pattern, arguments.args));
+  }
   const megatron::FieldLookup fields = arguments.args.lookup();
   megatron::FieldReader args(fields);
   read_args(args, arguments);

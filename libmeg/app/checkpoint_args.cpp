@@ -150,7 +150,7 @@ Status take_checkpoint_tokenizer(megatron::ArgumentValues& args) {
   return Status();
 }
 
-Status take_checkpoint_args(megatron::ArgumentValues& args) {
+Result<model::NameFamily> take_checkpoint_args(megatron::ArgumentValues& args) {
   const megatron::FieldLookup fields = args.lookup();
   megatron::FieldReader reader(fields);
   std::optional<std::string> folder;
@@ -169,7 +169,7 @@ Status take_checkpoint_args(megatron::ArgumentValues& args) {
     if (!found.has_value() || std::holds_alternative<std::monostate>(*found)) continue;
     args.set(row.dest, *found);
   }
-  return Status();
+  return checkpoint.family();
 }
 
 }  // namespace meg::app

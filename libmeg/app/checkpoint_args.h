@@ -1,16 +1,18 @@
 #pragma once
 
-#include "libmeg/base/status.h"
+#include "libmeg/base/result.h"
 #include "libmeg/megatron/argument_values.h"
 #include "libmeg/megatron/field_reader.h"
+#include "libmeg/model/parameter_table.h"
 
 namespace meg::app {
 
 /// --use-checkpoint-args: takes the model's arguments that no flag sets from the checkpoint that
 /// --load names. A flag that contradicts the checkpoint is kept, and check_architecture refuses it.
-/// kInvalidArgument without --load; otherwise the errors of opening the checkpoint.
+/// Returns the checkpoint's names: of a HybridModel, its arguments are those of the GPT model that
+/// it is. kInvalidArgument without --load; otherwise the errors of opening the checkpoint.
 /// Mirrors Megatron-LM megatron/training/checkpointing.py: load_args_from_checkpoint.
-Status take_checkpoint_args(megatron::ArgumentValues& args);
+Result<model::NameFamily> take_checkpoint_args(megatron::ArgumentValues& args);
 
 /// Whether args let take_checkpoint_tokenizer() take one.
 bool takes_checkpoint_tokenizer(megatron::FieldReader& args);

@@ -17,17 +17,18 @@ megatron::ArgumentValues training_defaults() {
 
 TEST(CheckpointArgsTest, NamesTheFlagThatItNeeds) {
   megatron::ArgumentValues args = training_defaults();
-  const Status status = take_checkpoint_args(args);
-  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
-  EXPECT_THAT(status.message(), HasSubstr("`load`"));
+  const Result<model::NameFamily> taken = take_checkpoint_args(args);
+  ASSERT_FALSE(taken.has_value());
+  EXPECT_EQ(taken.error().code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(taken.error().message(), HasSubstr("`load`"));
 }
 
 TEST(CheckpointArgsTest, TakesTheModelAndLeavesTheRun) {
   megatron::ArgumentValues args = training_defaults();
   args.set("load", std::string(MEG_SOURCE_DIR "/testdata/checkpoint"));
   const auto micro_batch_size = args.field("micro_batch_size");
-  const Status status = take_checkpoint_args(args);
-  ASSERT_TRUE(status.ok()) << status.message();
+  const Result<model::NameFamily> taken = take_checkpoint_args(args);
+  ASSERT_TRUE(taken.has_value()) << taken.error().message();
   EXPECT_EQ(args.field("num_layers"), megatron::FieldValue(int64_t{4}));
   EXPECT_EQ(args.field("hidden_size"), megatron::FieldValue(int64_t{8}));
   EXPECT_EQ(args.field("micro_batch_size"), micro_batch_size);
@@ -38,7 +39,7 @@ TEST(CheckpointArgsTest, AFlagThatWasGivenStays) {
   args.set("load", std::string(MEG_SOURCE_DIR "/testdata/checkpoint"));
   args.give(*megatron::find_argument(megatron::ArgumentFamily::kTraining, "hidden_size"),
             int64_t{16});
-  ASSERT_TRUE(take_checkpoint_args(args).ok());
+  ASSERT_TRUE(take_checkpoint_args(args).has_value());
   EXPECT_EQ(args.field("hidden_size"), megatron::FieldValue(int64_t{16}));
 }
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "libmeg/megatron/argument_table.h"
 #include "libmeg/model/parameter_table.h"
 
 namespace meg::model {
@@ -37,6 +38,47 @@ TEST(HybridPattern, RefusesLayersThatGptHasNot) {
     EXPECT_EQ(pattern.error().code(), StatusCode::kUnsupported);
     EXPECT_THAT(pattern.error().message(), HasSubstr(text));
   }
+}
+
+megatron::ArgumentValues args_with(
+    std::initializer_list<std::pair<std::string_view, megatron::FieldValue>> given) {
+  using megatron::ArgumentFamily;
+  megatron::ArgumentValues args =
+      megatron::ArgumentValues::defaults(megatron::argument_rows(ArgumentFamily::kTraining));
+  for (const auto& [dest, value] : given) {
+    args.give(*megatron::find_argument(ArgumentFamily::kTraining, dest), value);
+  }
+  return args;
+}
+
+TEST(HybridArgs, BecomeThoseOfGpt) {
+  for (const char* field : {"hybrid_layer_pattern", "hybrid_override_pattern"}) {
+    megatron::ArgumentValues args = args_with({{field, std::string("*-*-*-")}});
+    const auto pattern = take_hybrid_pattern(args);
+    ASSERT_TRUE(pattern.has_value()) << pattern.error().message();
+    ASSERT_TRUE(pattern->has_value());
+    EXPECT_EQ((*pattern)->num_layers(), 3);
+    EXPECT_EQ(args.field("num_layers"), megatron::FieldValue(int64_t{3}));
+    EXPECT_TRUE(args.given("num_layers"));
+    EXPECT_FALSE(args.has_any({"hybrid_layer_pattern", "hybrid_override_pattern"}));
+  }
+}
+
+TEST(HybridArgs, OfAGptModelStay) {
+  megatron::ArgumentValues args = args_with({{"num_layers", int64_t{5}}});
+  const auto pattern = take_hybrid_pattern(args);
+  ASSERT_TRUE(pattern.has_value());
+  EXPECT_FALSE(pattern->has_value());
+  EXPECT_EQ(args.field("num_layers"), megatron::FieldValue(int64_t{5}));
+}
+
+TEST(HybridArgs, SegmentsBecomeALayout) {
+  megatron::ArgumentValues args = args_with({{"pipeline_model_parallel_size", int64_t{2}}});
+  ASSERT_TRUE(take_hybrid_segments({.segments = {1, 0, 2, 1}}, args).ok());
+  EXPECT_EQ(args.field("pipeline_model_parallel_layout"),
+            megatron::FieldValue(std::string("Et||tt|tL")));
+  const Status three = take_hybrid_segments({.segments = {1, 1, 1}}, args);
+  EXPECT_EQ(three.code(), StatusCode::kInvalidArgument);
 }
 
 TEST(HybridNames, AttentionAndMlpAreLayersOfTheirOwn) {

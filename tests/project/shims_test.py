@@ -20,6 +20,8 @@ RUN = ("--num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16 
 OF_PROGRAM = {
     "pretrain_gpt.py": "pretrain_gpt",
     "pretrain_gpt2.py": "pretrain_gpt",
+    "pretrain_hybrid.py": "pretrain_gpt",
+    "pretrain_mamba.py": "pretrain_gpt",
     "report_theoretical_memory.py": "report_theoretical_memory",
     "tasks/main.py": "evaluate_gpt",
     "tools/checkpoint/checkpoint_inspector.py": "checkpoint_inspect",
@@ -135,6 +137,17 @@ class Shims(unittest.TestCase):
         self.assertEqual((done.returncode, done.stderr),
                          (2, "error: print-tensor: expected inspect: libmeg has no other command of "
                              "tools/checkpoint/checkpoint_inspector.py\n"))
+
+    @unittest.skipUnless((PROGRAMS / "pretrain_gpt").exists(), "built without LibTorch")
+    def test_hybrid_models_need_a_pattern(self):
+        for name in ("pretrain_hybrid.py", "pretrain_mamba.py"):
+            done = run(SHIMS / name, *RUN)
+            self.assertEqual((done.returncode, done.stdout), (1, ""))
+            self.assertEqual(done.stderr, f"error: {name}: expected --hybrid-layer-pattern, found none, which stands "
+                                          "for Mamba layers: libmeg has none\n")
+            done = run(SHIMS / name, *RUN, "--num-layers", 2, "--hybrid-layer-pattern", "*-")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(" iteration        2/       2 ", done.stdout)
 
     def test_openwebtext_scripts_take_their_own_arguments(self):
         scripts = SHIMS / "tools/openwebtext"

@@ -10,6 +10,7 @@
 #include "libmeg/libtorch/device.h"
 #include "libmeg/megatron/argument_table.h"
 #include "libmeg/model/gpt_config.h"
+#include "libmeg/model/hybrid_pattern.h"
 #include "libmeg/model/virtual_stages.h"
 #include "libmeg/parallel/check_same.h"
 #include "libmeg/samples/data_run.h"
@@ -51,6 +52,7 @@ std::vector<std::string> pretrain_fields() {
     RankFlags().take_fields(reader);
     model::VirtualStages().take_fields(reader);
     model::PipelineSplit().take_fields(reader);
+    model::HybridArgs().take_fields(reader);
     (void)draws_weights_of_each_copy(reader);
     (void)uses_legacy_models(reader);
     (void)uses_checkpoint_args(reader);
@@ -83,7 +85,8 @@ std::vector<std::string> missing_flags(const PretrainFlags& run) {
     if (!run.args.has_any(dests)) missing.emplace_back(names);
   };
   if (!run.args.has_any({"use_checkpoint_args"})) {
-    need("--num-layers", {"num_layers"});
+    need("--num-layers or --hybrid-layer-pattern",
+         {"num_layers", "hybrid_layer_pattern", "hybrid_override_pattern"});
     need("--hidden-size", {"hidden_size"});
     need("--num-attention-heads", {"num_attention_heads"});
     need("--seq-length", {"seq_length"});
@@ -152,6 +155,11 @@ bool has_legacy_names(const PretrainFlags& run) {
   return run.names == "legacy" || uses_legacy_models(args);
 }
 
+/// HybridModel's names, unless --target-names asks for GPT's.
+bool has_hybrid_names(const PretrainFlags& run) {
+  return run.names.has_value() ? run.names == "hybrid" : run.is_hybrid;
+}
+
 /// Says which flags Megatron reads only beside another one that is missing.
 void tell_useless_flags(const megatron::ArgumentValues& args) {
   for (const auto& [flag, dest, needed_flag, needed_dest] :
@@ -199,6 +207,12 @@ Result<std::vector<checkpoint::TokenizerFile>> files_of_tokenizer(
 
 Result<model::NameFamily> names_of(const PretrainFlags& run, const model::GptConfig& config) {
   const model::NameFamily mcore = model::mcore_family(config.transformer_impl);
+  if (has_legacy_names(run) && has_hybrid_names(run)) {
+    return Status(StatusCode::kInvalidArgument,
+                  "--use-legacy-models: cannot be combined with --hybrid-layer-pattern and "
+                  "--target-names hybrid");
+  }
+  if (has_hybrid_names(run)) return model::NameFamily::kHybrid;
   if (!has_legacy_names(run)) return mcore;
   if (mcore == model::NameFamily::kMcoreLocal) return model::NameFamily::kLegacy;
   // 6ef5bdc has legacy models of Transformer Engine's layers, whose names are a family of their
@@ -221,8 +235,12 @@ void declare_pretrain_flags(Flags& flags, PretrainFlags& run) {
   flags.notes(is_first_rank());
   flags.group("Flags of libmeg's own");
   declare_device_flag(flags, run.device);
-  flags.value("--target-names", &run.names, "NAMES", "parameter names in saved checkpoints")
-      .choices({"mcore", "legacy"});
+  flags
+      .value(
+          "--target-names", &run.names, "NAMES",
+          "parameter names in saved checkpoints (default: hybrid with --hybrid-layer-pattern, else "
+          "mcore)")
+      .choices({"mcore", "hybrid", "legacy"});
   flags.value("--trace-schedule", &run.trace_schedule, "FILE",
               "write a trace of the last step on all ranks, for Chrome and Perfetto");
   flags.toggle("--print-arguments", &run.print_arguments,
@@ -239,9 +257,15 @@ Status finish_pretrain_flags(const Flags& flags, PretrainFlags& run) {
   MEG_RETURN_IF_ERROR(check_precision(run.args));
   const megatron::FieldLookup fields = run.args.lookup();
   megatron::FieldReader args(fields);
+  MEG_ASSIGN_OR_RETURN(const auto pattern, model::take_hybrid_pattern(run.args));
+  if (pattern.has_value()) {
+    MEG_RETURN_IF_ERROR(model::take_hybrid_segments(*pattern, run.args));
+  }
+  run.is_hybrid = pattern.has_value();
   if (uses_checkpoint_args(args)) {
-    const Status taken = app::take_checkpoint_args(run.args);
-    if (!taken.ok() && !is_first_run(run.args, taken)) return taken;
+    const Result<model::NameFamily> taken = app::take_checkpoint_args(run.args);
+    if (!taken.has_value() && !is_first_run(run.args, taken.error())) return taken.error();
+    run.is_hybrid |= taken.has_value() && *taken == model::NameFamily::kHybrid;
   }
   MEG_RETURN_IF_ERROR(app::take_checkpoint_tokenizer(run.args));
   tell_useless_flags(run.args);

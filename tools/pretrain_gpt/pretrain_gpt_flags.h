@@ -18,12 +18,13 @@ struct PretrainFlags {
   megatron::ArgumentValues args;  ///< Megatron's.
   DataFlags data;
   std::string device = "auto";                ///< Own: auto, cpu or cuda.
-  std::string names = "mcore";                ///< Own: --target-names {legacy,mcore}.
+  std::optional<std::string> names;           ///< Own: --target-names {mcore,hybrid,legacy}.
   std::optional<std::string> trace_schedule;  ///< Own: --trace-schedule FILE.
   bool print_arguments = false;               ///< Own: --print-arguments.
   /// Fields that the given revision of Megatron does not use; they have their defaults.
   std::vector<std::string> unused_fields;
-  std::string settings;  ///< Flags::settings(), which ranks compare.
+  bool is_hybrid = false;  ///< Whether a hybrid layer pattern gave the layers; args are GPT's.
+  std::string settings;    ///< Flags::settings(), which ranks compare.
 };
 
 /// Declares every flag of the trainer.

@@ -8,6 +8,7 @@
 
 #include "libmeg/base/bytes.h"
 #include "libmeg/checkpoint/container/torch_file/tensor_view.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/args/shape_args.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/chunk_entries.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/state_dict_tree.h"
 #include "libmeg/checkpoint/training/internal/optimizer_tree.h"
@@ -65,6 +66,10 @@ class FileBuilder {
     MEG_RETURN_IF_ERROR(match_parameters());
     MEG_ASSIGN_OR_RETURN(const model::PipelineLayout layout,
                          model::PipelineLayout::create(config_.num_layers, sizes_));
+    // Until here, args are GPT's.
+    if (options_.names == model::NameFamily::kHybrid) {
+      set_hybrid_args(layout, config_.num_experts.has_value(), &args_);
+    }
     add("args", tree_.args(args_));
     add("checkpoint_version", tree_.graph().add_float(kCheckpointVersion));
     add("iteration", tree_.graph().add_int(state_.iteration));
@@ -136,8 +141,6 @@ class FileBuilder {
 
   /// Finds what was handed over for each parameter of this rank.
   Status match_parameters() {
-    // Its experts would be left out without a word.
-    MEG_RETURN_IF_ERROR(config_.check_no_experts());
     MEG_ASSIGN_OR_RETURN(rank_, model::rank_parameters(config_, sizes_, state_.pipeline_rank,
                                                        options_.names, table_));
     std::unordered_map<std::string_view, const TrainingParameter*> by_name;

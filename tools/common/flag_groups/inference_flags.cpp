@@ -3,6 +3,7 @@
 #include "libmeg/app/checkpoint_args.h"
 #include "libmeg/megatron/argument_table.h"
 #include "libmeg/model/gpt_config.h"
+#include "libmeg/model/hybrid_pattern.h"
 #include "libmeg/nn/gpt_options.h"
 #include "tools/common/flag_groups/device_flag.h"
 #include "tools/common/ranks.h"
@@ -32,6 +33,7 @@ std::vector<std::string> inference_fields() {
     InferenceFlags inference;
     read_inference_args(reader, inference);
     RankFlags().take_fields(reader);
+    model::HybridArgs().take_fields(reader);
     (void)app::takes_checkpoint_tokenizer(reader);
   });
 }
@@ -80,6 +82,9 @@ void declare_inference_flags(Flags& flags, megatron::ArgumentFamily family,
 
 Status finish_inference_flags(const Flags& flags, InferenceFlags& inference) {
   inference.settings = flags.settings();
+  // How its segments split the layers makes no difference to the answers.
+  const auto pattern = model::take_hybrid_pattern(inference.args);
+  if (!pattern.has_value()) return pattern.error();
   MEG_RETURN_IF_ERROR(app::take_checkpoint_tokenizer(inference.args));
   const megatron::FieldLookup fields = inference.args.lookup();
   megatron::FieldReader args(fields);

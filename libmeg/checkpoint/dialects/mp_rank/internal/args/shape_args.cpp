@@ -60,6 +60,35 @@ void set_layout_args(const model::ParallelSizes& sizes, model::NameFamily names,
   if (!model::is_mcore(names)) set("use_legacy_models", true);
 }
 
+void set_hybrid_args(const model::PipelineLayout& layout, bool has_experts, TrainingArgs* args) {
+  model::HybridPattern pattern = {.segments = {}, .has_experts = has_experts};
+  for (int64_t chunk = 0; chunk < layout.chunks(); ++chunk) {
+    for (int64_t stage = 0; stage < layout.stages(); ++stage) {
+      pattern.segments.push_back(layout.layers(stage, chunk));
+    }
+  }
+  const auto set_known = [args](std::string_view name, ArgValue value) {
+    if (args->find(name) != nullptr) args->set(name, std::move(value));
+  };
+  // Attention and MLP layers count each for itself in a pattern, whose segments say all of how they
+  // are split.
+  args->set("num_layers", {2 * pattern.num_layers()});
+  set_known("encoder_num_layers", {2 * pattern.num_layers()});
+  for (const char* split :
+       {"decoder_first_pipeline_num_layers", "decoder_last_pipeline_num_layers",
+        "pipeline_model_parallel_layout", "num_layers_per_virtual_pipeline_stage",
+        "num_virtual_stages_per_pipeline_rank"}) {
+    set_known(split, {});
+  }
+  set_known("account_for_embedding_in_pipeline_split", {false});
+  set_known("account_for_loss_in_pipeline_split", {false});
+  const bool is_older = args->find("hybrid_override_pattern") != nullptr &&
+                        args->find("hybrid_layer_pattern") == nullptr;
+  args->set(is_older ? "hybrid_override_pattern" : "hybrid_layer_pattern",
+            {model::hybrid_pattern_text(pattern)});
+  if (is_older) set_known("is_hybrid_model", {true});
+}
+
 void set_dtype_args(DType dtype, TrainingArgs* args) {
   args->set("fp16", {dtype == DType::kFloat16});
   args->set("bf16", {dtype == DType::kBFloat16});
@@ -86,15 +115,9 @@ Result<PickleId> add_made_args(const MegatronCheckpoint& checkpoint,
   set("untie_embeddings_and_output_weights", model.untie_embeddings_and_output_weights);
   set_layout_args(sizes, names, &args);
   if (names == model::NameFamily::kHybrid) {
-    const int64_t segments =
-        sizes.pipeline_model_parallel_size * sizes.virtual_pipeline_model_parallel_size;
-    const model::HybridPattern pattern = {
-        .segments = std::vector(static_cast<size_t>(segments), model.num_layers / segments),
-        .has_experts = model.num_experts.has_value()};
-    // Attention and MLP layers count each for itself in a pattern.
-    set("num_layers", 2 * model.num_layers);
-    set("encoder_num_layers", 2 * model.num_layers);
-    set("hybrid_layer_pattern", model::hybrid_pattern_text(pattern));
+    MEG_ASSIGN_OR_RETURN(const model::PipelineLayout layout,
+                         model::PipelineLayout::create(model.num_layers, sizes));
+    set_hybrid_args(layout, model.num_experts.has_value(), &args);
   }
   set_dtype_args(checkpoint.parameters()[0].tensors[0].dtype, &args);
   RankTree tree;
