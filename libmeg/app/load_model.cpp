@@ -199,9 +199,6 @@ Result<LoadedModel> load_model(const ModelRequest& request, const parallel::Para
                        open_run_tokenizer(request.tokenizer, request.load, request.ckpt_step));
   MEG_ASSIGN_OR_RETURN(const checkpoint::MegatronCheckpoint checkpoint,
                        open_weights(request.load, request.args.given_lookup(), request.ckpt_step));
-  // The true reason comes before the many args in which such a model differs.
-  MEG_RETURN_IF_ERROR(
-      checkpoint.config().check_no_experts().with_prefix(checkpoint.folder().folder));
   ModelOfRun run(request, checkpoint);
   MEG_RETURN_IF_ERROR(run.pad_vocabulary(tokenizer->vocab_size()));
   const megatron::FieldLookup fields = [&run](std::string_view name) { return run(name); };

@@ -13,7 +13,7 @@ namespace meg::logging {
 /// recomputation left out; half of the attention's scores count, as the mask leaves them.
 /// config.seq_length and padded_vocab_size must be known.
 /// Mirrors Megatron-LM core_v0.12.3 megatron/training/training.py: num_floating_point_operations
-/// (dense models; up to core_v0.11 all of the scores counted).
+/// (up to core_v0.11 all of the scores counted). Routers do not count.
 double num_floating_point_operations(const model::GptConfig& config, int64_t batch_size);
 
 /// Dense 16-bit peak of a GPU in TFLOP/s from its data sheet, by the name that CUDA gives it, such

@@ -110,6 +110,9 @@ Result<GptConfig> GptConfig::from_fields(const megatron::FieldLookup& lookup) {
   read_texts(fields, config);
   config.num_experts = fields.size("num_experts");
   const std::optional<int64_t> expert_ffn = fields.size("moe_ffn_hidden_size");
+  const std::optional<int64_t> shared = fields.size("moe_shared_expert_intermediate_size");
+  config.moe_shared_expert_gate = fields.flag("moe_shared_expert_gate", false);
+  config.moe_router_topk = fields.size("moe_router_topk").value_or(config.moe_router_topk);
   const Result<std::optional<int64_t>> window = model::attention_window(lookup);
   // All fields are requested before the first error is looked at: fields_read_by() learns from it
   // which fields this reader knows.
@@ -122,6 +125,8 @@ Result<GptConfig> GptConfig::from_fields(const megatron::FieldLookup& lookup) {
         "ffn_hidden_size: expected a value with swiglu and hidden_size {}, found none",
         config.hidden_size);
   }
+  // Args of dense models may have it, too.
+  if (config.num_experts.has_value()) config.moe_shared_expert_intermediate_size = shared;
   config.moe_ffn_hidden_size = expert_ffn.value_or(config.ffn_hidden_size);
   if (!kv_channels && config.hidden_size % config.num_attention_heads != 0) {
     return make_error(StatusCode::kInvalidArgument,
@@ -165,10 +170,9 @@ int64_t GptConfig::mlp_rows() const {
   return gated_linear_unit ? 2 * ffn_hidden_size : ffn_hidden_size;
 }
 
-Status GptConfig::check_no_experts() const {
-  if (!num_experts.has_value()) return Status();
-  return make_error(StatusCode::kUnsupported, "num_experts {}: experts are not supported yet",
-                    *num_experts);
+int64_t GptConfig::shared_rows() const {
+  const int64_t size = moe_shared_expert_intermediate_size.value_or(0);
+  return gated_linear_unit ? 2 * size : size;
 }
 
 bool GptConfig::divides_query_groups(int64_t tensor_model_parallel_size) const {

@@ -39,6 +39,10 @@ struct GptConfig {
   std::string transformer_impl = "local";
   std::optional<int64_t> num_experts;  ///< Experts in every layer's MLP; nullopt: dense MLPs.
   int64_t moe_ffn_hidden_size = 0;     ///< ffn_hidden_size of an expert.
+  int64_t moe_router_topk = 2;         ///< Experts that compute a token.
+  /// ffn_hidden_size of an MLP beside the experts that computes every token; nullopt: none.
+  std::optional<int64_t> moe_shared_expert_intermediate_size;
+  bool moe_shared_expert_gate = false;  ///< Its output is multiplied by a sigmoid.
   /// Tokens that attention looks back over, its own among them (window_size); nullopt: all.
   std::optional<int64_t> attention_window;
 
@@ -68,8 +72,8 @@ struct GptConfig {
   /// Rows of the first MLP matrix: ffn_hidden_size, or twice that if gated_linear_unit.
   int64_t mlp_rows() const;
 
-  /// kUnsupported if the model has experts, which no layer here computes.
-  Status check_no_experts() const;
+  /// The same of the shared expert's.
+  int64_t shared_rows() const;
 
   /// Whether ranks hold whole query groups, or several of them share the rows of one (since core
   /// 0.16).

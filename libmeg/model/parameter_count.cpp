@@ -43,6 +43,13 @@ bool is_present(Presence presence, const GptConfig& config, bool with_tied_copy)
       return with_tied_copy && !config.untie_embeddings_and_output_weights;
     case Presence::kExperts:
       return config.num_experts.has_value();
+    case Presence::kSharedExperts:
+      return config.moe_shared_expert_intermediate_size.has_value();
+    case Presence::kSharedGate:
+      return config.moe_shared_expert_gate &&
+             config.moe_shared_expert_intermediate_size.has_value();
+    case Presence::kSharedBias:
+      return config.add_bias_linear && config.moe_shared_expert_intermediate_size.has_value();
     // Readers know their names, but no configuration that is read asks for them.
     case Presence::kUntold:
       return false;
@@ -72,6 +79,12 @@ int64_t extent_size(Extent extent, const GptConfig& config) {
       return config.ffn_hidden_size;
     case Extent::kExpertCount:
       return config.num_experts.value_or(0);
+    case Extent::kOne:
+      return 1;
+    case Extent::kSharedRows:
+      return config.shared_rows();
+    case Extent::kSharedFfn:
+      return config.moe_shared_expert_intermediate_size.value_or(0);
   }
   return 0;
 }
@@ -213,7 +226,6 @@ Result<std::vector<RankParameter>> rank_parameters(const GptConfig& config,
 Result<std::vector<StageParameter>> stage_parameters(const GptConfig& config,
                                                      const ParallelSizes& sizes,
                                                      int64_t pipeline_rank) {
-  MEG_RETURN_IF_ERROR(config.check_no_experts());
   MEG_ASSIGN_OR_RETURN(const RankModel model, rank_model(config, sizes, pipeline_rank));
   std::vector<StageParameter> found;
   int64_t total = 0;

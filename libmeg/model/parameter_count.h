@@ -57,8 +57,8 @@ Result<std::vector<StageParameter>> stage_parameters(const GptConfig& config,
                                                      int64_t pipeline_rank);
 
 /// Elements of these parameters: what Megatron prints as "number of parameters on (tensor,
-/// pipeline) model parallel rank (0, P)". With sizes of 1, the count of the whole model.
-/// kUnsupported for experts.
+/// pipeline) model parallel rank (0, P)". With sizes of 1, the count of the whole model. A rank has
+/// all experts of its layers.
 Result<int64_t> parameter_count(const GptConfig& config, const ParallelSizes& sizes = {},
                                 int64_t pipeline_rank = 0);
 

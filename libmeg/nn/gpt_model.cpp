@@ -84,6 +84,7 @@ struct GptModel::State {
   RotaryTable rotary;        ///< Of the last sequence length.
   RotaryTable cache_rotary;  ///< Of the last cache's capacity.
   bool training = true;
+  AuxiliaryLosses auxiliary_losses;
   std::function<void(size_t)> before_use;
 
   Status check_last() const;
@@ -133,6 +134,7 @@ ForwardContext GptModel::State::context(const GptInput& input) {
   const int64_t s = (is_first ? input.tokens : input.hidden_states).size(1) * parts;
   ForwardContext context;
   context.training = training;
+  context.auxiliary_losses = &auxiliary_losses;
   context.random = &random;
   context.before_use = &before_use;
   // Ranks drop elements of different parts then; with the shared stream they would all use one
@@ -187,10 +189,11 @@ at::Tensor GptModel::State::cached_pass(const CachedInput& input, const CacheSte
 }
 
 bool GptModel::State::suits_graphs(const CachedInput& input, const CachePlaces& places) const {
-  // Ranks exchange what they compute by other streams, and several tokens' attention depends on
-  // their lengths.
-  return is_first && is_last && part.tensor_parallel.size() == 1 && !before_use &&
-         !places.has_several && input.tokens.size(0) <= DecodeGraphs::kMaxTokens;
+  // Ranks exchange what they compute by other streams, several tokens' attention depends on their
+  // lengths, and the host asks how many tokens each expert has.
+  return !config.num_experts.has_value() && is_first && is_last &&
+         part.tensor_parallel.size() == 1 && !before_use && !places.has_several &&
+         input.tokens.size(0) <= DecodeGraphs::kMaxTokens;
 }
 
 at::Tensor GptModel::State::hidden_states(const CachedInput& input, KvCache& cache) {
@@ -236,6 +239,12 @@ Result<GptModel> GptModel::create(const model::GptConfig& config, const GptOptio
                       "num_query_groups: expected a multiple of {} tensor-parallel ranks, found {}",
                       part.tensor_parallel.size(), config.num_query_groups);
   }
+  if (config.num_experts.has_value() && part.tensor_parallel.size() > 1) {
+    return make_error(
+        StatusCode::kUnsupported,
+        "num_experts {}: expected 1 tensor-parallel rank, found {}: not supported yet",
+        *config.num_experts, part.tensor_parallel.size());
+  }
   // Load it for a CPU, too: LibTorch decides permanently whether it has CUDA when it is first
   // asked.
   const Status& gpu = libtorch::load_cuda_backend();
@@ -277,6 +286,8 @@ void GptModel::share_random_states(const RandomStates& states) { state_->random 
 void GptModel::before_use(std::function<void(size_t end)> told) {
   state_->before_use = std::move(told);
 }
+
+AuxiliaryLosses& GptModel::auxiliary_losses() { return state_->auxiliary_losses; }
 
 Result<at::Tensor> GptModel::hidden_states(const GptInput& input) {
   MEG_RETURN_IF_ERROR(check_input(state_->rules(), input));

@@ -10,6 +10,7 @@
 
 #include "libmeg/base/result.h"
 #include "libmeg/model/gpt_config.h"
+#include "libmeg/nn/auxiliary_losses.h"
 #include "libmeg/nn/gpt_options.h"
 #include "libmeg/nn/layers/cached_attention.h"
 #include "libmeg/nn/layers/kv_cache.h"
@@ -55,7 +56,7 @@ class GptModel {
  public:
   /// Allocates the parameters, whose values are undefined until initialise_weights or load_weights.
   /// Errors: those of GptOptions::check; kInvalidArgument if sizes cannot be divided;
-  /// kUnsupported for experts; kResourceExhausted.
+  /// kUnsupported for experts on several tensor-parallel ranks; kResourceExhausted.
   static Result<GptModel> create(const model::GptConfig& config, const GptOptions& options,
                                  const ModelPart& part = {});
 
@@ -88,6 +89,10 @@ class GptModel {
   /// used: those about to be used are among the first `end` of parameters(). It may throw, which
   /// ends the pass. Empty: none.
   void before_use(std::function<void(size_t end)> told);
+
+  /// The losses of its routers (MoeOptions) in passes with gradients. The caller sets the scale
+  /// before a pass, and takes the sums.
+  AuxiliaryLosses& auxiliary_losses();
 
   /// Errors of the functions below: kInvalidArgument for tensors of other shapes and types,
   /// kOutOfRange for tokens, labels and positions outside their tables (CPU only: for a GPU the

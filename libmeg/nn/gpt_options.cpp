@@ -87,6 +87,7 @@ Status GptOptions::check(const model::GptConfig& config) const {
   MEG_RETURN_IF_ERROR(check_numbers(*this));
   MEG_RETURN_IF_ERROR(check_types_and_backend(*this));
   MEG_RETURN_IF_ERROR(check_combinations(*this, config));
+  MEG_RETURN_IF_ERROR(moe.check(config));
   const std::string& positions = config.position_embedding_type;
   if (positions != "learned_absolute" && positions != "rope" && positions != "none") {
     return make_error(StatusCode::kUnsupported,

@@ -9,6 +9,7 @@
 #include "libmeg/model/gpt_config.h"
 #include "libmeg/model/parameter_count.h"
 #include "libmeg/model/theoretical_memory.h"
+#include "libmeg/nn/moe_options.h"
 #include "libmeg/nn/tensor_parallel.h"
 
 namespace meg::nn {
@@ -68,6 +69,7 @@ struct GptOptions {
   double rotary_seq_len_interpolation_factor = 1;  ///< Positions are divided by it; > 0.
   bool use_rope_scaling = false;                   ///< Scales rotary frequencies as Llama 3.1 does.
   double rope_scaling_factor = 8;                  ///< Divisor of the lowest frequencies; > 0.
+  MoeOptions moe;                                  ///< Of a model with experts.
   double init_method_std = 0.02;
   /// Initialises matrices uniformly within sqrt(6 / (rows + columns)) instead of normally.
   bool init_method_xavier_uniform = false;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include "libmeg/megatron/field_reader.h"
 #include "libmeg/nn/gpt_options.h"
@@ -118,7 +119,9 @@ Result<GptOptions> GptOptions::from_fields(const megatron::FieldLookup& lookup) 
   if (const auto name = fields.text("attention_backend")) {
     MEG_ASSIGN_OR_RETURN(options.attention_backend, attention_backend_from_name(*name));
   }
+  Result<MoeOptions> moe = MoeOptions::from_fields(lookup);
   MEG_RETURN_IF_ERROR(fields.status());
+  MEG_ASSIGN_OR_RETURN(options.moe, std::move(moe));
   return options;
 }
 

@@ -11,7 +11,6 @@ namespace meg::nn {
 
 Result<ParameterStore> ParameterStore::create(const model::GptConfig& config,
                                               const GptOptions& options, const ModelPart& part) {
-  MEG_RETURN_IF_ERROR(config.check_no_experts());
   MEG_ASSIGN_OR_RETURN(const model::ParameterTable table, model::ParameterTable::gpt());
   MEG_ASSIGN_OR_RETURN(
       std::vector<model::RankParameter> rows,

@@ -289,7 +289,6 @@ Result<TrainingProgress> load_checkpoint(const checkpoint::MegatronCheckpoint& c
   const logging::CheckpointLog log = checkpoint_log(options.lines, folder.format);
   print(log.loading_line(checkpoint.iteration().value_or(0), load, folder.is_release,
                          checkpoint::has_dist_items(folder.format)));
-  MEG_RETURN_IF_ERROR(checkpoint.config().check_no_experts().with_prefix(folder.folder));
   // Check before anything is read: a model of another shape would fail tensor by tensor, and one of
   // another activation or norm would load silently.
   MEG_RETURN_IF_ERROR(checkpoint::check_architecture(checkpoint, run));

@@ -89,6 +89,8 @@ struct StepReport {
   double lr = 0;            ///< That the update used.
   double weight_decay = 0;  ///< That the update used.
   double lm_loss = 0;
+  /// Means over layers and micro-batches: "load_balancing_loss", "z_loss" ...
+  logging::Losses auxiliary_losses;
   std::vector<double> micro_losses;
   Optimizer::Outcome outcome;
   double loss_scale = 1;  ///< That the step used.

@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <utility>
 
+#include "libmeg/libtorch/torch_guard.h"
 #include "libmeg/train/internal/not_finite.h"
 #include "libmeg/train/internal/trainer_state.h"
 
@@ -22,6 +24,37 @@ Status Trainer::State::check_finite(const std::vector<MicroBatchLoss>& losses) c
     return not_finite_error(fmt::format("loss of data-parallel rank {}", rank), std::isnan(loss));
   }
   return {};
+}
+
+Result<logging::Losses> Trainer::State::take_auxiliary_losses(int64_t micro_batches) {
+  const nn::MoeOptions& moe = options.model.moe;
+  logging::Losses losses;
+  if (!options.config.num_experts.has_value()) return losses;
+  if (moe.z_loss_coeff.has_value()) losses.emplace_back("z_loss", 0.0F);
+  for (const nn::BalancingLoss& loss : moe.balancing_losses) {
+    losses.emplace_back(loss.log_name(), 0.0F);
+  }
+  if (losses.empty()) return losses;
+  // Each stage has those of its layers: they are summed over stages, and averaged over copies.
+  std::vector<double> sums(losses.size());
+  MEG_RETURN_IF_ERROR(libtorch::torch_guard([&] {
+    for (int64_t chunk = 0; chunk < model->size(); ++chunk) {
+      for (const auto& [name, sum] : std::exchange((*model)[chunk].auxiliary_losses().sums, {})) {
+        for (size_t i = 0; i < losses.size(); ++i) {
+          if (losses[i].first == name) sums[i] += sum.item<double>();
+        }
+      }
+    }
+    return Status();
+  }));
+  MEG_ASSIGN_OR_RETURN(sums, parallel::gather(*ranks.pipeline(), std::move(sums)));
+  MEG_ASSIGN_OR_RETURN(sums, parallel::gather(*ranks.data(), std::move(sums)));
+  const double parts = static_cast<double>(options.config.num_layers * micro_batches) *
+                       static_cast<double>(ranks.data()->size());
+  for (size_t i = 0; i < sums.size(); ++i) {
+    losses[i % losses.size()].second += static_cast<float>(sums[i] / parts);
+  }
+  return losses;
 }
 
 Result<StepReport> Trainer::State::compute_step(int64_t batch_size) {
@@ -49,6 +82,8 @@ Result<StepReport> Trainer::State::compute_step(int64_t batch_size) {
       }));
   for (const MicroBatchLoss& loss : losses) step.micro_losses.push_back(loss.mean());
   step.lm_loss = reported(losses);
+  MEG_ASSIGN_OR_RETURN(step.auxiliary_losses,
+                       take_auxiliary_losses(micro_batches_of(batch_size, samples::Split::kTrain)));
   // Check before the optimizer: a loss that is not finite is named as such, not as the first
   // gradient that it spoiled.
   MEG_RETURN_IF_ERROR(check_finite(losses));
@@ -108,7 +143,9 @@ Status Trainer::State::report_step(const StepReport& step, int64_t batch_size) {
   if (options.log_params_norm) {
     MEG_ASSIGN_OR_RETURN(figures.params_norm, optimizer->params_norm());
   }
-  report->step(figures, named_loss(step.lm_loss), step.outcome.skipped);
+  logging::Losses losses = named_loss(step.lm_loss);
+  losses.insert(losses.end(), step.auxiliary_losses.begin(), step.auxiliary_losses.end());
+  report->step(figures, losses, step.outcome.skipped);
   if (on_step) on_step(step);
   return {};
 }

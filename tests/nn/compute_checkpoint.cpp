@@ -32,6 +32,8 @@ Status write_gradients(meg::nn::GptModel& model, const at::Tensor& windows,
   const meg::nn::GptInput input = {.tokens = windows.narrow(1, 0, s).contiguous()};
   MEG_ASSIGN_OR_RETURN(const at::Tensor logits, model.logits(input));
   MEG_RETURN_IF_ERROR(write(out / "logits", logits));
+  // Auxiliary losses are training's.
+  model.set_training(true);
   MEG_ASSIGN_OR_RETURN(const at::Tensor loss,
                        model.loss(input, windows.narrow(1, 1, s).contiguous()));
   MEG_RETURN_IF_ERROR(write(out / "loss", loss));

@@ -39,6 +39,8 @@ LLAMA = GPT | {"hidden_size": 64, "kv_channels": 32, "num_attention_heads": 2,
                "position_embedding_type": "rope", "normalization": "RMSNorm", "swiglu": True,
                "add_bias_linear": False, "bias_gelu_fusion": False, "rotary_base": 500000,
                "untie_embeddings_and_output_weights": True, "seq_length": 200}
+# Few enough experts that each has tokens.
+MOE = LLAMA | {"num_experts": 4, "moe_ffn_hidden_size": 48, "moe_router_topk": 2, "seq_length": 64}
 
 
 class MegatronCore(unittest.TestCase):
@@ -143,6 +145,45 @@ class MegatronCore(unittest.TestCase):
                 "squared_relu, no biases": LLAMA | {"swiglu": False, "squared_relu": True},
         }.items():
             self.compare(name, fields, **fp32)
+
+    def test_computes_mixtures_of_experts(self):
+        """With the gradients of their auxiliary losses, which the losses themselves do not show."""
+        fp32 = {"logits": 1e-5, "loss": 1e-5, "gradients": 1e-5}
+        losses = {"moe_router_load_balancing_type": "aux_loss", "moe_aux_loss_coeff": 0.3}
+        groups = {"num_experts": 8, "moe_router_num_groups": 4, "moe_router_group_topk": 2}
+        sigmoid = {"moe_router_score_function": "sigmoid"}
+        for name, fields in {
+                "experts": {},
+                "moe_router_pre_softmax": {"moe_router_pre_softmax": True},
+                "moe_router_topk 1": {"moe_router_topk": 1, "moe_router_pre_softmax": True},
+                "moe_router_topk of all experts": {"moe_router_topk": 4},
+                "moe_router_topk_scaling_factor": {
+                    "moe_router_topk_scaling_factor": 2.5, "moe_router_pre_softmax": True},
+                "sigmoid": sigmoid,
+                "sigmoid, groups": sigmoid | groups | {"moe_router_topk_scaling_factor": 1.5},
+                "pre-softmax, groups": groups | {"moe_router_pre_softmax": True},
+                "fp64 router": {"moe_router_dtype": "fp64"},
+                "aux_loss": losses,
+                "aux_loss, sigmoid": losses | sigmoid,
+                "seq_aux_loss": losses | {"moe_router_load_balancing_type": "seq_aux_loss"},
+                "moe_z_loss_coeff": {"moe_z_loss_coeff": 0.01},
+                "two losses": losses | {"moe_z_loss_coeff": 0.01, "moe_router_load_balancing_type":
+                                        ["aux_loss", "seq_aux_loss"], "moe_aux_loss_coeff": [0.2, 0.1]},
+                "shared expert": {"moe_shared_expert_intermediate_size": 40},
+                "moe_shared_expert_gate": {"moe_shared_expert_intermediate_size": 40, "moe_shared_expert_gate": True},
+                "GELU": {"swiglu": False, "normalization": "LayerNorm"},
+                "squared_relu": {"swiglu": False, "squared_relu": True},
+        }.items():
+            self.compare(name, MOE | fields, **fp32)
+
+    def test_auxiliary_losses_have_gradients(self):
+        args = argparse.Namespace(**(MOE | {"moe_aux_loss_coeff": 0.3}))
+        model, windows = self.model(args), self.windows(args)
+        router = "gradient.decoder.layers.0.mlp.router.weight"
+        found = [self.computed(argparse.Namespace(**(vars(args) | {"moe_router_load_balancing_type": of})),
+                               model, windows)[router] for of in ("aux_loss", "seq_aux_loss", "none")]
+        for one, other in (0, 1), (0, 2), (1, 2):
+            self.assertGreater((found[one] - found[other]).norm().item(), 0.01 * found[2].norm().item())
 
     def test_keeps_fp32_residuals(self):
         """Rounding of the products stays; that of a deep model's sums is gone."""

@@ -183,6 +183,15 @@ class MegatronCore(unittest.TestCase):
             self.assertNotEqual(wanted[3]["lr"], wanted[3]["decoupled_lr"])
             self.expect_groups(core_training, saved, untied)
 
+    def test_trains_mixtures_of_experts(self):
+        experts = {"num_experts": 4, "moe_ffn_hidden_size": 24, "add_bias_linear": False, "bias_gelu_fusion": False}
+        losses = {"moe_router_load_balancing_type": "aux_loss", "moe_aux_loss_coeff": 1.0, "moe_z_loss_coeff": 0.1}
+        plain = self.compare("experts", experts)[0]
+        with_losses = self.compare("auxiliary losses", experts | losses)[0]
+        self.compare("auxiliary losses of tokens", experts | losses | {"calculate_per_token_loss": True})
+        self.compare("losses of sequences", experts | losses | {"moe_router_load_balancing_type": "seq_aux_loss"})
+        self.assertGreater(abs(with_losses[0]["grad_norm"] / plain[0]["grad_norm"] - 1), 1e-3)
+
     def expect_groups(self, core_training, saved, untied):
         """As core 0.12 saves them: by first appearance; the same members and rates as core's."""
         groups = saved["optimizer"]["param_groups"]

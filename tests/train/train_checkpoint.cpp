@@ -111,6 +111,11 @@ Status train_and_save(const std::string& load, const at::Tensor& windows, const 
     args.set(name, {std::get<int64_t>(*checkpoint.arg(name))});
   }
   args.set("tokenizer_type", {std::string("NullTokenizer")});
+  args.set("add_bias_linear", {checkpoint.arg("add_bias_linear") == megatron::FieldValue(true)});
+  for (const char* name : {"num_experts", "moe_ffn_hidden_size"}) {
+    const auto value = checkpoint.arg(name);
+    if (value.has_value()) args.set(name, checkpoint::arg_value(*value));
+  }
   args.set("untie_embeddings_and_output_weights",
            {checkpoint.arg("untie_embeddings_and_output_weights") == megatron::FieldValue(true)});
   CheckpointOptions options;

@@ -31,6 +31,16 @@ bool draws_weights_of_each_copy(megatron::FieldReader& args) {
   return args.flag("data_parallel_random_init", false);
 }
 
+/// Refuses ranks that would share experts.
+Status check_expert_ranks(megatron::FieldReader& args) {
+  for (const char* field : {"expert_model_parallel_size", "expert_tensor_parallel_size"}) {
+    const int64_t size = args.size(field).value_or(1);
+    if (size == 1) continue;
+    return make_error(StatusCode::kUnsupported, "`{}` {}: not supported yet", field, size);
+  }
+  return args.status();
+}
+
 bool uses_legacy_models(megatron::FieldReader& args) {
   return args.flag("use_legacy_models", false);
 }
@@ -54,6 +64,7 @@ std::vector<std::string> pretrain_fields() {
     model::PipelineSplit().take_fields(reader);
     model::HybridArgs().take_fields(reader);
     (void)draws_weights_of_each_copy(reader);
+    (void)check_expert_ranks(reader);
     (void)uses_legacy_models(reader);
     (void)uses_checkpoint_args(reader);
     (void)app::takes_checkpoint_tokenizer(reader);
@@ -291,6 +302,7 @@ Status check_ranks(const PretrainFlags& run, const parallel::ParallelState& rank
                       "--data-parallel-random-init on {} data-parallel ranks: not supported yet",
                       ranks.data()->size());
   }
+  MEG_RETURN_IF_ERROR(check_expert_ranks(args));
   note_backend(run.args, ranks);
   return args.status();
 }

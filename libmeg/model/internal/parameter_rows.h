@@ -21,6 +21,9 @@ enum class Extent : uint8_t {
   kMlpRows,      ///< GptConfig::mlp_rows()
   kFfn,          ///< ffn_hidden_size
   kExpertCount,  ///< num_experts
+  kOne,
+  kSharedRows,  ///< As kMlpRows, of shared experts.
+  kSharedFfn,   ///< moe_shared_expert_intermediate_size
 };
 
 /// Which models have a parameter.
@@ -35,6 +38,9 @@ enum class Presence : uint8_t {
   kUntied,            ///< untie_embeddings_and_output_weights
   kTiedCopy,          ///< Tied, and the last of several pipeline stages.
   kExperts,           ///< num_experts
+  kSharedExperts,     ///< moe_shared_expert_intermediate_size
+  kSharedGate,        ///< and moe_shared_expert_gate
+  kSharedBias,        ///< and add_bias_linear
   kUntold,            ///< Not determined by any field that is read.
 };
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <functional>
 
+#include "libmeg/nn/auxiliary_losses.h"
 #include "libmeg/nn/layers/cached_attention.h"
 #include "libmeg/nn/layers/internal/rotary_embedding.h"
 #include "libmeg/nn/random_states.h"
@@ -26,6 +27,7 @@ struct ForwardContext {
   RotaryTable rotary;
   at::Tensor rows;                   ///< GptInput::rows.
   const CacheStep* cache = nullptr;  ///< Set if keys and values of earlier tokens are cached.
+  AuxiliaryLosses* auxiliary_losses = nullptr;  ///< The model's.
   /// The model's function, called by each module that has parameters of its own; see
   /// GptModel::before_use.
   const std::function<void(size_t end)>* before_use = nullptr;

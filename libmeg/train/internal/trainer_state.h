@@ -114,6 +114,9 @@ struct Trainer::State {
   Status skip_step();
   Result<StepReport> compute_step(int64_t batch_size);
 
+  /// The step's means over all layers, micro-batches and data-parallel ranks. All ranks call it.
+  Result<logging::Losses> take_auxiliary_losses(int64_t micro_batches);
+
   /// not_finite_error() for the first of a step's losses, or of an evaluation's, that is not
   /// finite, where the run checks. losses: as many of each data-parallel rank, rank after rank; all
   /// ranks have them all.

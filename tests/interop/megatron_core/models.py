@@ -15,6 +15,7 @@ from megatron.core.models.gpt import GPTModel
 from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
 from megatron.core.tensor_parallel import random
 from megatron.core.transformer.module import Float16Module
+from megatron.core.transformer.moe import moe_utils
 from megatron.core.transformer.transformer_block import TransformerBlockSubmodules
 from megatron.core.transformer.transformer_config import TransformerConfig
 
@@ -43,6 +44,7 @@ def start_without_gpu(tp=1, pp=1, rank=0, store=None, dp=1, **sizes):
     lead_tensors_to_the_cpu()
     torch.Tensor.cuda = lambda self, *arguments, **options: self
     torch.cuda.current_device = lambda: torch.device("cpu")
+    moe_utils.te_general_gemm = getattr(moe_utils, "te_general_gemm", None)  # a name that is missing without it
     random.CudaRNGStatesTracker.fork = lambda self, *a, **k: contextlib.nullcontext()
     fused_softmax.get_default_causal_mask = \
         lambda size: torch.ones(size, size, dtype=torch.bool).triu(1)
@@ -78,7 +80,7 @@ def bias_dropout_add_of_core_0_17(training, fused):
 
 def block_spec(args, config):
     """The local spec; with Apex's layer norm where torch's cannot do what args ask for."""
-    layer = get_gpt_layer_local_spec(normalization=config.normalization,
+    layer = get_gpt_layer_local_spec(num_experts=config.num_moe_experts, normalization=config.normalization,
                                      qk_layernorm=config.qk_layernorm)
     if args.fp32_residual_connection:
         layer.submodules.self_attn_bda = bias_dropout_add_of_core_0_17
@@ -104,7 +106,12 @@ DEFAULTS = {
     "calculate_per_token_loss": False, "virtual_pipeline_model_parallel_size": None,
     "decoder_first_pipeline_num_layers": None, "decoder_last_pipeline_num_layers": None,
     "account_for_embedding_in_pipeline_split": False, "account_for_loss_in_pipeline_split": False,
-    "pipeline_model_parallel_layout": None}
+    "pipeline_model_parallel_layout": None, "num_experts": None}
+# Fields of TransformerConfig and of args alike.
+MOE_FIELDS = ("moe_ffn_hidden_size", "moe_router_topk", "moe_router_pre_softmax", "moe_router_topk_scaling_factor",
+              "moe_router_score_function", "moe_router_dtype", "moe_router_num_groups", "moe_router_group_topk",
+              "moe_router_load_balancing_type", "moe_aux_loss_coeff", "moe_z_loss_coeff",
+              "moe_shared_expert_intermediate_size", "moe_shared_expert_gate")
 
 
 def activation_of(args):
@@ -113,6 +120,13 @@ def activation_of(args):
     if args.quick_geglu:
         return {"gated_linear_unit": True, "activation_func": quick_gelu}
     return {"activation_func": squared_relu} if args.squared_relu else {}
+
+
+def experts_of(args):
+    if args.num_experts is None:
+        return {}
+    return {"num_moe_experts": args.num_experts, "moe_token_dispatcher_type": "allgather",
+            **{name: getattr(args, name) for name in MOE_FIELDS if hasattr(args, name)}}
 
 
 def initialisation_of(args):
@@ -153,7 +167,7 @@ def make_model(saved, pre_process=True, post_process=True, parallel_output=True,
         account_for_embedding_in_pipeline_split=args.account_for_embedding_in_pipeline_split,
         account_for_loss_in_pipeline_split=args.account_for_loss_in_pipeline_split,
         pipeline_model_parallel_layout=args.pipeline_model_parallel_layout,
-        **activation_of(args), **initialisation_of(args))
+        **activation_of(args), **experts_of(args), **initialisation_of(args))
     model = GPTModel(
         config, block_spec(args, config), pre_process=pre_process, post_process=post_process,
         parallel_output=parallel_output, vocab_size=args.padded_vocab_size,

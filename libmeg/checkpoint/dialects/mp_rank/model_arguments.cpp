@@ -14,9 +14,12 @@ using megatron::ArgumentRow;
 std::vector<const megatron::ArgumentRow*> make_model_arguments() {
   std::vector<std::string> seen = megatron::fields_read_by(
       [](const megatron::FieldLookup& fields) { (void)model::GptConfig::from_fields(fields); });
-  // GptConfig only carries them for converters: no module computes experts.
+  // check_architecture compares no more of the shape of experts than their args.
   std::erase(seen, "num_experts");
   std::erase(seen, "moe_ffn_hidden_size");
+  std::erase(seen, "moe_router_topk");
+  std::erase(seen, "moe_shared_expert_intermediate_size");
+  std::erase(seen, "moe_shared_expert_gate");
   seen.emplace_back("encoder_num_layers");  // validate_args sets it to num_layers
   std::vector<const megatron::ArgumentRow*> rows;
   for (const megatron::ArgumentRow& row :

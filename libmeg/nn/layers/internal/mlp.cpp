@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 
+#include <string>
+
 #include "libmeg/nn/operators/internal/bias_gelu.h"
 #include "libmeg/nn/operators/internal/epilogue_linear.h"
 #include "libmeg/nn/operators/internal/swiglu.h"
@@ -16,12 +18,12 @@ at::Tensor quick_gelu(const at::Tensor& x) { return x * at::sigmoid(1.702 * x); 
 }  // namespace
 
 Mlp::Mlp(const model::GptConfig& config, const GptOptions& options, const ParameterStore& store,
-         int64_t layer)
-    : linear_fc1_(store.find("decoder.layers.{}.mlp.linear_fc1.weight", layer),
-                  store.find("decoder.layers.{}.mlp.linear_fc1.bias", layer),
+         std::string_view stem, int64_t layer)
+    : linear_fc1_(store.find(std::string(stem) + "linear_fc1.weight", layer),
+                  store.find(std::string(stem) + "linear_fc1.bias", layer),
                   store.tensor_parallel()),
-      linear_fc2_(store.find("decoder.layers.{}.mlp.linear_fc2.weight", layer),
-                  store.find("decoder.layers.{}.mlp.linear_fc2.bias", layer),
+      linear_fc2_(store.find(std::string(stem) + "linear_fc2.weight", layer),
+                  store.find(std::string(stem) + "linear_fc2.bias", layer),
                   store.tensor_parallel()),
       is_gated_(config.gated_linear_unit),
       quick_geglu_(options.quick_geglu),

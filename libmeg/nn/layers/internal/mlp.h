@@ -2,6 +2,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <string_view>
+
 #include "libmeg/nn/layers/internal/linear.h"
 #include "libmeg/nn/parameter_store.h"
 
@@ -12,8 +14,9 @@ namespace meg::nn {
 /// megatron/core/transformer/mlp.py.
 class Mlp {
  public:
+  /// stem: what the names of its parameters begin with, such as "decoder.layers.{}.mlp.".
   Mlp(const model::GptConfig& config, const GptOptions& options, const ParameterStore& store,
-      int64_t layer);
+      std::string_view stem, int64_t layer);
 
   /// [b, s, h] -> [b, s, h]
   at::Tensor forward(const at::Tensor& hidden_states) const;

@@ -2,7 +2,10 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <variant>
+
 #include "libmeg/nn/layers/internal/attention.h"
+#include "libmeg/nn/layers/internal/experts.h"
 #include "libmeg/nn/layers/internal/mlp.h"
 #include "libmeg/nn/layers/internal/norm.h"
 
@@ -25,7 +28,7 @@ class TransformerLayer {
   Norm input_layernorm_;
   SelfAttention self_attention_;
   Norm pre_mlp_layernorm_;
-  Mlp mlp_;
+  std::variant<Mlp, Experts> mlp_;
   double hidden_dropout_;
 };
 

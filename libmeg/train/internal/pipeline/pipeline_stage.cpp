@@ -92,6 +92,10 @@ Status PipelineStage::forward(const PipelineStep& step, double factor, StepLoss 
   // The input came over the wire, so it is a leaf: autograd leaves its gradient for the stage
   // before.
   if (input.defined()) input.requires_grad_(true);
+  // Those of tokens are scaled by their number later, when all are counted.
+  model_[step.chunk].auxiliary_losses().scale =
+      step_loss == StepLoss::kMeanOfTokens ? factor * static_cast<double>(batch.labels.numel())
+                                           : factor;
   if (!is_last(step.chunk)) {
     MEG_ASSIGN_OR_RETURN(at::Tensor output, pass_on(batch, step));
     passes.push_back({.input = input, .output = std::move(output)});

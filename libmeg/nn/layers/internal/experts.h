@@ -1,0 +1,32 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+#include <vector>
+
+#include "libmeg/nn/layers/internal/mlp.h"
+#include "libmeg/nn/layers/internal/router.h"
+
+namespace meg::nn {
+
+/// A layer's mixture of experts: the router gives each token to some MLPs, whose outputs are added
+/// up in the router's proportions, and that of a shared expert. No token is dropped.
+/// Mirrors Megatron-LM megatron/core/transformer/moe/moe_layer.py and experts.py: SequentialMLP,
+/// shared_experts.py.
+class Experts {
+ public:
+  Experts(const model::GptConfig& config, const GptOptions& options, const ParameterStore& store,
+          int64_t layer);
+
+  /// [b, s, h] -> [b, s, h]
+  at::Tensor forward(const at::Tensor& hidden_states, const ForwardContext& context) const;
+
+ private:
+  Router router_;
+  std::vector<Mlp> experts_;
+  std::optional<Mlp> shared_expert_;
+  at::Tensor shared_gate_;  ///< [1, h]; undefined: none.
+};
+
+}  // namespace meg::nn

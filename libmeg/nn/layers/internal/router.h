@@ -1,0 +1,40 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "libmeg/nn/internal/forward_context.h"
+#include "libmeg/nn/moe_options.h"
+#include "libmeg/nn/parameter_store.h"
+
+namespace meg::nn {
+
+/// The experts of each token.
+struct Routing {
+  at::Tensor experts;  ///< [t, k] int64, each expert once.
+  at::Tensor weights;  ///< [t, k] in the router's dtype: what their outputs are multiplied by.
+};
+
+/// Chooses the experts of each token. Mirrors Megatron-LM
+/// megatron/core/transformer/moe/router.py: TopKRouter.
+class Router {
+ public:
+  Router(const model::GptConfig& config, const GptOptions& options, const ParameterStore& store,
+         int64_t layer);
+
+  /// [b, s, h] -> t = b s tokens. In training with gradients, the weights carry those of the
+  /// auxiliary losses.
+  Routing forward(const at::Tensor& hidden_states, const ForwardContext& context) const;
+
+ private:
+  at::Tensor logits(const at::Tensor& tokens) const;
+  at::Tensor best_experts(const at::Tensor& scores) const;
+  Routing route(const at::Tensor& logits) const;
+  at::Tensor balancing_loss(const BalancingLoss& loss, const at::Tensor& logits,
+                            int64_t sequences) const;
+
+  at::Tensor weight_;  ///< [experts, h]
+  MoeOptions options_;
+  int64_t num_experts_, topk_;
+};
+
+}  // namespace meg::nn
