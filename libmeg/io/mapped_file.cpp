@@ -9,6 +9,8 @@
 #include <mutex>
 #include <utility>
 
+#include "libmeg/base/fork_mutex.h"
+
 namespace meg::io {
 
 /// An entry of the list of all mapped files. Signal handlers walk the list while others change it:
@@ -19,12 +21,11 @@ struct MappedRange {
   std::atomic<const std::byte*> end = nullptr;
   std::string path;
   MappedRange* next = nullptr;       // in the list of all
-  MappedRange* next_free = nullptr;  // guarded by ranges_mutex
+  MappedRange* next_free = nullptr;  // guarded by fork_mutex()
 };
 
 namespace {
 
-std::mutex ranges_mutex;
 MappedRange* free_ranges = nullptr;
 std::atomic<MappedRange*> all_ranges = nullptr;
 static_assert(std::atomic<MappedRange*>::is_always_lock_free);
@@ -38,7 +39,7 @@ MappedRange* take_range() {
 }
 
 MappedRange* add_range(std::span<const std::byte> bytes, const std::string& path) {
-  const std::lock_guard lock(ranges_mutex);
+  const std::lock_guard lock(fork_mutex());
   MappedRange* range = take_range();
   // `begin` last: it makes the entry visible to handlers, which read path and end after it.
   range->path = path;
@@ -48,7 +49,7 @@ MappedRange* add_range(std::span<const std::byte> bytes, const std::string& path
 }
 
 void remove_range(MappedRange* range) {
-  const std::lock_guard lock(ranges_mutex);
+  const std::lock_guard lock(fork_mutex());
   range->begin = nullptr;
   range->next_free = std::exchange(free_ranges, range);
 }

@@ -2,6 +2,9 @@
 
 #include <fstream>
 #include <iterator>
+#include <mutex>
+
+#include "libmeg/base/fork_mutex.h"
 
 namespace meg::io {
 
@@ -16,24 +19,26 @@ int64_t mapping_limit() {
   return limit;
 }
 
-bool MappingPool::keep(int64_t mappings) {
-  const std::lock_guard lock(mutex_);
-  if (kept_ + mappings > limits_.kept) return false;
-  kept_ += mappings;
-  return true;
-}
-
 std::shared_ptr<const void> MappingPool::find(const void* user) {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(fork_mutex());
   const auto found = places_.find(user);
   if (found == places_.end()) return nullptr;
   entries_.splice(entries_.begin(), entries_, found->second);
   return found->second->value;
 }
 
-void MappingPool::put(const void* user, int64_t mappings, std::shared_ptr<const void> value) {
+void MappingPool::put(const void* user, int64_t mappings, std::shared_ptr<const void> value,
+                      Kept& kept) {
   std::list<Entry> closed;  // after the lock is let go
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(fork_mutex());
+  // Two threads may have opened it at once; the second one's is closed when it has been used.
+  if (kept.value.load(std::memory_order_relaxed) != nullptr) return;
+  if (kept_ + mappings <= limits_.kept) {
+    kept_ += mappings;
+    kept.owner = std::move(value);
+    kept.value.store(kept.owner.get(), std::memory_order_release);
+    return;
+  }
   if (const auto found = places_.find(user); found != places_.end()) {
     found->second->value.swap(value);
     return;
@@ -50,7 +55,7 @@ void MappingPool::put(const void* user, int64_t mappings, std::shared_ptr<const 
 
 void MappingPool::forget(const void* user) {
   std::shared_ptr<const void> closed;
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(fork_mutex());
   const auto found = places_.find(user);
   if (found == places_.end()) return;
   closed = std::move(found->second->value);

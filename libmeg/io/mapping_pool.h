@@ -5,7 +5,6 @@
 #include <functional>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <unordered_map>
 #include <utility>
 
@@ -18,7 +17,7 @@ int64_t mapping_limit();
 
 /// What is made of mapped files, where there may be more of them than a process can map: the first
 /// ones stay open, and of the others those that were used last. Share it by shared_ptr among its
-/// PooledMappings. Safe for any number of threads.
+/// PooledMappings. Safe for any number of threads, and for the children of fork().
 class MappingPool {
  public:
   /// The shares of the process's mappings that stay open, and that others take turns in. Something
@@ -32,14 +31,18 @@ class MappingPool {
 
   explicit MappingPool(const Limits& limits) : limits_(limits) {}
 
-  /// Whether something with this number of mappings may stay open; counts it where it may.
-  bool keep(int64_t mappings);
-
   /// What was put() for `user` and is still open; null: nothing.
   std::shared_ptr<const void> find(const void* user);
 
-  /// Closes what was used longest ago to make room. What somebody still holds stays open as long.
-  void put(const void* user, int64_t mappings, std::shared_ptr<const void> value);
+  /// What stays open for good, as long as its PooledMapping lives.
+  struct Kept {
+    std::shared_ptr<const void> owner;
+    std::atomic<const void*> value = nullptr;  ///< Set after the owner, once.
+  };
+
+  /// Puts `value`, which takes a number of mappings, into `kept` if that many are left; else it
+  /// closes what was used longest ago to make room. What somebody still holds stays open as long.
+  void put(const void* user, int64_t mappings, std::shared_ptr<const void> value, Kept& kept);
 
   void forget(const void* user);
 
@@ -51,8 +54,7 @@ class MappingPool {
   };
 
   const Limits limits_;
-  std::mutex mutex_;  ///< Guards all that follows.
-  int64_t kept_ = 0;
+  int64_t kept_ = 0;  ///< fork_mutex() guards this and all that follows.
   int64_t in_turn_ = 0;
   std::list<Entry> entries_;  ///< The last used one first.
   std::unordered_map<const void*, std::list<Entry>::iterator> places_;
@@ -78,8 +80,8 @@ class PooledMapping {
   /// The T, open as long as the pointer lives; an error of opening it.
   Result<std::shared_ptr<const T>> pin() const {
     // The usual case: it stays open, and nobody counts who uses it.
-    if (const T* kept = kept_.load(std::memory_order_acquire)) {
-      return std::shared_ptr<const T>(std::shared_ptr<const void>(), kept);
+    if (const void* kept = kept_.value.load(std::memory_order_acquire)) {
+      return std::shared_ptr<const T>(std::shared_ptr<const void>(), static_cast<const T*>(kept));
     }
     if (const auto found = pool_->find(this)) return std::static_pointer_cast<const T>(found);
     MEG_ASSIGN_OR_RETURN(T opened, open_());
@@ -88,24 +90,14 @@ class PooledMapping {
 
  private:
   std::shared_ptr<const T> put(std::shared_ptr<const T> value) const {
-    const std::lock_guard lock(mutex_);
-    // Two threads may have opened it at once; the second one's is closed when it has been used.
-    if (kept_.load(std::memory_order_relaxed) != nullptr) return value;
-    if (pool_->keep(mappings_)) {
-      owner_ = value;
-      kept_.store(value.get(), std::memory_order_release);
-    } else {
-      pool_->put(this, mappings_, value);
-    }
+    pool_->put(this, mappings_, value, kept_);
     return value;
   }
 
   const std::shared_ptr<MappingPool> pool_;
   const int64_t mappings_;
   const Open open_;
-  mutable std::mutex mutex_;
-  mutable std::shared_ptr<const T> owner_;
-  mutable std::atomic<const T*> kept_ = nullptr;
+  mutable MappingPool::Kept kept_;
 };
 
 }  // namespace meg::io

@@ -11,6 +11,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "libmeg/base/fork_mutex.h"
+
 // A checkpoint of many ranks may have more files than a process may have open. RecentFiles is one
 // list for the whole process, the file that was used last first, that holds a Pin (a shared_ptr to
 // the descriptor) of each open file. A file is closed when the last Pin goes, so throwing one out
@@ -28,7 +30,7 @@ class RecentFiles {
  public:
   /// nullptr where it is not kept.
   Pin find(const void* key) {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(fork_mutex());
     const auto place = places_.find(key);
     if (place == places_.end()) return nullptr;
     files_.splice(files_.begin(), files_, place->second);
@@ -39,7 +41,7 @@ class RecentFiles {
   void keep(const void* key, Pin pin) {
     // Declared before the lock, so that files are closed after it: close() may wait for a network.
     std::list<File> gone;
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(fork_mutex());
     take(key, &gone);
     files_.push_front({key, std::move(pin)});
     places_[key] = files_.begin();
@@ -48,7 +50,7 @@ class RecentFiles {
 
   void drop(const void* key) {
     std::list<File> gone;
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(fork_mutex());
     take(key, &gone);
   }
 
@@ -69,8 +71,7 @@ class RecentFiles {
     places_.erase(place);
   }
 
-  std::mutex mutex_;
-  std::list<File> files_;  // the one that was used last first
+  std::list<File> files_;  // the one that was used last first; fork_mutex() guards it
   std::unordered_map<const void*, std::list<File>::iterator> places_;
 };
 
@@ -103,8 +104,7 @@ struct PooledFile::State {
 
   struct stat first {};  // as it was when it was opened for the first time
 
-  std::mutex mutex;
-  Status close_status;  // the first error; guarded by mutex
+  Status close_status;  // the first error; guarded by fork_mutex()
 
   Result<FileDescriptor> open_again() const;
   void close(FileDescriptor* file);
@@ -130,7 +130,7 @@ Result<FileDescriptor> PooledFile::State::open_again() const {
 void PooledFile::State::close(FileDescriptor* file) {
   Status status = file->close();
   if (status.ok()) return;
-  const std::lock_guard lock(mutex);
+  const std::lock_guard lock(fork_mutex());
   if (close_status.ok()) close_status = std::move(status);
 }
 
@@ -201,7 +201,7 @@ Status PooledFile::write_at(int64_t offset, std::span<const std::byte> bytes) co
 
 Status PooledFile::close() {
   recent_files().drop(state_.get());
-  const std::lock_guard lock(state_->mutex);
+  const std::lock_guard lock(fork_mutex());
   return state_->close_status;
 }
 
