@@ -21,6 +21,7 @@
 
 #include "libmeg/samples/batches/batch_sampler.h"
 #include "libmeg/samples/batches/sample_loader.h"
+#include "libmeg/samples/blended_dataset.h"
 #include "libmeg/samples/gpt_datasets.h"
 #include "libmeg/samples/gpt_sample.h"
 #include "libmeg/tokenizer/registry/open_tokenizer.h"
@@ -146,70 +147,101 @@ nb::object array_of(std::shared_ptr<std::vector<T>> values, std::initializer_lis
   return array_on(data, shape, nb::dtype<T>(), std::move(values), Writable::kYes);
 }
 
-/// Arrays of b samples, in memory of their own.
+/// What arrays are made with.
+struct Numpy {
+  nb::module_ module = nb::module_::import_("numpy");
+  nb::object ndarray = module.attr("ndarray");
+  nb::object int64 = module.attr("dtype")("int64");
+  nb::object float32 = module.attr("dtype")("float32");
+  nb::object boolean = module.attr("dtype")("bool");
+};
+
+/// Arrays of b samples. All are parts of one block of memory, which is not cleared before: of the
+/// time that a sample takes, most went into four owners of memory and what numpy asks of each.
 class Fields {
  public:
-  Fields(int64_t samples, const samples::GptSampleOptions& options)
-      : samples_(static_cast<size_t>(samples)),
+  Fields(const Numpy& numpy, int64_t samples, const samples::GptSampleOptions& options)
+      : numpy_(numpy),
+        samples_(static_cast<size_t>(samples)),
         length_(static_cast<size_t>(options.sequence_length)),
-        tokens_(make<int64_t>(samples_ * length_)),
-        labels_(make<int64_t>(samples_ * length_)),
-        loss_mask_(make<float>(samples_ * length_)),
-        position_ids_(make<int64_t>(samples_ * length_)),
-        attention_mask_(
-            make<uint8_t>(options.reset_attention_mask ? samples_ * length_ * length_ : 0)) {}
+        mask_(options.reset_attention_mask ? length_ * length_ : 0),
+        block_(nb::steal(PyByteArray_FromStringAndSize(
+            nullptr, static_cast<Py_ssize_t>(samples_ * (length_ * kTokenBytes + mask_))))) {
+    if (!block_.is_valid()) throw nb::python_error();
+    data_ = PyByteArray_AsString(block_.ptr());
+  }
 
   /// Those of one sample.
   samples::GptSampleFields row(size_t number) const {
-    const auto part = [&](auto& values, size_t size) {
-      return values->empty() ? std::span(*values) : std::span(*values).subspan(number * size, size);
-    };
-    return {.tokens = part(tokens_, length_),
-            .labels = part(labels_, length_),
-            .loss_mask = part(loss_mask_, length_),
-            .position_ids = part(position_ids_, length_),
-            .attention_mask = part(attention_mask_, length_ * length_)};
+    return {.tokens = part<int64_t>(kTokens, number, length_),
+            .labels = part<int64_t>(kLabels, number, length_),
+            .loss_mask = part<float>(kLossMask, number, length_),
+            .position_ids = part<int64_t>(kPositionIds, number, length_),
+            .attention_mask = part<uint8_t>(kAttentionMask, number, mask_)};
   }
 
   void copy(const samples::MicroBatch& batch) const {
-    std::copy(batch.tokens.begin(), batch.tokens.end(), tokens_->begin());
-    std::copy(batch.labels.begin(), batch.labels.end(), labels_->begin());
-    std::copy(batch.loss_mask.begin(), batch.loss_mask.end(), loss_mask_->begin());
-    std::copy(batch.position_ids.begin(), batch.position_ids.end(), position_ids_->begin());
-    std::copy(batch.attention_mask.begin(), batch.attention_mask.end(), attention_mask_->begin());
+    const samples::GptSampleFields first = row(0);
+    std::copy(batch.tokens.begin(), batch.tokens.end(), first.tokens.data());
+    std::copy(batch.labels.begin(), batch.labels.end(), first.labels.data());
+    std::copy(batch.loss_mask.begin(), batch.loss_mask.end(), first.loss_mask.data());
+    std::copy(batch.position_ids.begin(), batch.position_ids.end(), first.position_ids.data());
+    std::copy(batch.attention_mask.begin(), batch.attention_mask.end(),
+              first.attention_mask.data());
   }
 
-  nb::dict one() const { return dict({length_}, {1, length_, length_}); }
+  nb::dict one() const {
+    return dict(nb::make_tuple(length_), nb::make_tuple(1, length_, length_));
+  }
 
-  nb::dict batch() const { return dict({samples_, length_}, {samples_, 1, length_, length_}); }
+  nb::dict batch() const {
+    return dict(nb::make_tuple(samples_, length_), nb::make_tuple(samples_, 1, length_, length_));
+  }
+
+  /// Each as one() has it.
+  nb::list rows() const {
+    const nb::dict all = batch();
+    nb::list rows;
+    for (size_t i = 0; i < samples_; ++i) {
+      nb::dict row;
+      for (const auto& [name, values] : all) row[name] = values[i];
+      rows.append(row);
+    }
+    return rows;
+  }
 
  private:
+  /// Where arrays begin in the block, in bytes for each token of all samples; those of larger items
+  /// come first, so that all are aligned.
+  static constexpr size_t kTokens = 0, kLabels = 8, kPositionIds = 16, kLossMask = 24,
+                          kAttentionMask = 28, kTokenBytes = 28;
+
   template <class T>
-  static std::shared_ptr<std::vector<T>> make(size_t size) {
-    return std::make_shared<std::vector<T>>(size);
+  std::span<T> part(size_t place, size_t number, size_t size) const {
+    return {reinterpret_cast<T*>(data_ + place * samples_ * length_) + number * size, size};
   }
 
-  nb::dict dict(std::initializer_list<size_t> shape,
-                std::initializer_list<size_t> mask_shape) const {
+  nb::dict dict(const nb::tuple& shape, const nb::tuple& mask_shape) const {
+    const auto array = [&](const nb::tuple& of_shape, const nb::object& dtype, size_t place) {
+      return numpy_.ndarray(of_shape, dtype, block_, place * samples_ * length_);
+    };
     nb::dict fields;
-    fields["tokens"] = array_of(tokens_, shape);
-    fields["labels"] = array_of(labels_, shape);
-    if (!attention_mask_->empty()) {
-      fields["attention_mask"] = array_on(attention_mask_->data(), mask_shape, nb::dtype<bool>(),
-                                          attention_mask_, Writable::kYes);
+    fields["tokens"] = array(shape, numpy_.int64, kTokens);
+    fields["labels"] = array(shape, numpy_.int64, kLabels);
+    if (mask_ > 0) {
+      fields["attention_mask"] = array(mask_shape, numpy_.boolean, kAttentionMask);
     }
-    fields["loss_mask"] = array_of(loss_mask_, shape);
-    fields["position_ids"] = array_of(position_ids_, shape);
+    fields["loss_mask"] = array(shape, numpy_.float32, kLossMask);
+    fields["position_ids"] = array(shape, numpy_.int64, kPositionIds);
     return fields;
   }
 
+  const Numpy& numpy_;
   size_t samples_;
   size_t length_;
-  std::shared_ptr<std::vector<int64_t>> tokens_;
-  std::shared_ptr<std::vector<int64_t>> labels_;
-  std::shared_ptr<std::vector<float>> loss_mask_;
-  std::shared_ptr<std::vector<int64_t>> position_ids_;
-  std::shared_ptr<std::vector<uint8_t>> attention_mask_;
+  size_t mask_;  // bytes of a sample's
+  nb::object block_;
+  char* data_ = nullptr;
 };
 
 /// The micro-batches of one data-parallel rank.
@@ -219,44 +251,49 @@ class Batches {
       : run_(std::move(run)), loader_(std::move(loader)) {}
 
   nb::dict next() {
-    std::optional<Fields> fields;
-    auto numbers = std::make_shared<std::vector<int64_t>>();
+    // The lock is waited for without the GIL, so that taking the GIL under it waits for nobody.
+    nb::gil_scoped_release release;
+    const std::lock_guard lock(mutex_);
+    const samples::MicroBatch* const batch = value_of(loader_->next());
+    const nb::gil_scoped_acquire acquire;
+    if (batch == nullptr) throw nb::stop_iteration();
+    const Fields fields(numpy_, batch->samples, run_->sample);
     {
-      const nb::gil_scoped_release release;
-      const std::lock_guard lock(mutex_);
-      const samples::MicroBatch* const batch = value_of(loader_->next());
-      if (batch != nullptr) {
-        fields.emplace(batch->samples, run_->sample).copy(*batch);
-        numbers->assign(batch->sample_numbers.begin(), batch->sample_numbers.end());
-      }
+      const nb::gil_scoped_release copying;
+      fields.copy(*batch);
     }
-    if (!fields.has_value()) throw nb::stop_iteration();
-    nb::dict batch = fields->batch();
-    batch["sample_numbers"] = array_of(numbers, {numbers->size()});
-    return batch;
+    nb::dict arrays = fields.batch();
+    arrays["sample_numbers"] =
+        array_of(std::make_shared<std::vector<int64_t>>(batch->sample_numbers.begin(),
+                                                        batch->sample_numbers.end()),
+                 {batch->sample_numbers.size()});
+    return arrays;
   }
 
  private:
+  const Numpy numpy_;
   std::shared_ptr<const Run> run_;  ///< Outlives the loader, which reads its datasets.
   std::unique_ptr<samples::SampleLoader> loader_;
   std::mutex mutex_;
 };
 
-/// The samples of one split.
+/// The samples of one split, or those of one dataset of its blend.
 class GPTDataset {
  public:
-  GPTDataset(std::shared_ptr<const Run> run, samples::Split split)
-      : run_(std::move(run)), split_(split) {}
+  /// data: of the run. part: which of the blend's datasets it is.
+  GPTDataset(std::shared_ptr<const Run> run, samples::Split split, const SampleDataset& data,
+             std::optional<size_t> part = std::nullopt)
+      : run_(std::move(run)), split_(split), data_(&data), part_(part) {}
 
   size_t size() const { return static_cast<size_t>(data().size()); }
 
   nb::dict item(nb::handle index) const {
     // An array of numpy says that it is a number, too.
     if (!nb::hasattr(index, "__len__")) return filled({number_of(index)}).one();
-    std::vector<int64_t> numbers;
-    for (const nb::handle one : nb::iter(index)) numbers.push_back(number_of(one));
-    return filled(numbers).batch();
+    return filled(numbers_of(index)).batch();
   }
+
+  nb::list items(nb::handle indices) const { return filled(numbers_of(indices)).rows(); }
 
   nb::object text(nb::handle index) const {
     const std::shared_ptr<std::vector<int64_t>> text = read(index);
@@ -278,7 +315,6 @@ class GPTDataset {
                                    int64_t data_parallel_size, int64_t consumed_samples,
                                    const std::string& dataloader_type, bool data_sharding,
                                    int num_workers, int ahead) const {
-    const nb::gil_scoped_release release;
     samples::BatchSampler::Options order{.total_samples = data().size(),
                                          .consumed_samples = consumed_samples,
                                          .micro_batch_size = micro_batch_size,
@@ -294,9 +330,18 @@ class GPTDataset {
                                            .micro_batch_size = micro_batch_size,
                                            .threads = num_workers,
                                            .ahead = ahead};
-    return std::make_unique<Batches>(
-        run_, value_of(samples::SampleLoader::create(
-                  data(), value_of(samples::BatchSampler::create(order)), options)));
+    std::unique_ptr<samples::SampleLoader> loader;
+    {
+      const nb::gil_scoped_release release;
+      loader = value_of(samples::SampleLoader::create(
+          data(), value_of(samples::BatchSampler::create(order)), options));
+    }
+    return std::make_unique<Batches>(run_, std::move(loader));
+  }
+
+  nb::tuple reduced() const {
+    return nb::make_tuple(nb::module_::import_("libmeg.samples").attr("open_split"),
+                          nb::make_tuple(run_->flags, split(), part_));
   }
 
   const std::vector<std::string>& flags() const { return run_->flags; }
@@ -309,15 +354,23 @@ class GPTDataset {
 
   int64_t sequence_length() const { return run_->sample.sequence_length; }
 
- private:
-  const SampleDataset& data() const {
-    return *run_->datasets.splits[samples::split_number(split_)];
-  }
+ protected:
+  samples::Split place() const { return split_; }
+
+  const SampleDataset& data() const { return *data_; }
+
+  const std::shared_ptr<const Run>& run() const { return run_; }
 
   int64_t number_of(nb::handle index) const { return index_of(index, data().size()); }
 
+  std::vector<int64_t> numbers_of(nb::handle indices) const {
+    std::vector<int64_t> numbers;
+    for (const nb::handle one : nb::iter(indices)) numbers.push_back(number_of(one));
+    return numbers;
+  }
+
   Fields filled(const std::vector<int64_t>& numbers) const {
-    Fields fields(static_cast<int64_t>(numbers.size()), run_->sample);
+    Fields fields(numpy_, static_cast<int64_t>(numbers.size()), run_->sample);
     std::vector<int64_t> text(static_cast<size_t>(data().text_length()));
     const nb::gil_scoped_release release;
     for (size_t i = 0; i < numbers.size(); ++i) {
@@ -335,13 +388,72 @@ class GPTDataset {
     return text;
   }
 
+ private:
+  Numpy numpy_;
   std::shared_ptr<const Run> run_;
   samples::Split split_;
+  const SampleDataset* data_;
+  std::optional<size_t> part_;
+};
+
+/// The samples of a split that are drawn from several datasets.
+class BlendedDataset : public GPTDataset {
+ public:
+  BlendedDataset(std::shared_ptr<const Run> run, samples::Split split,
+                 const samples::BlendedDataset& blend)
+      : GPTDataset(std::move(run), split, blend), blend_(&blend) {}
+
+  /// Of the sample, with its dataset under the name that Megatron gives it.
+  nb::dict item(nb::handle index) const {
+    nb::dict fields = GPTDataset::item(index);
+    fields["dataset_id"] =
+        nb::hasattr(index, "__len__") ? dataset_ids(index) : dataset_index()[number_of(index)];
+    return fields;
+  }
+
+  nb::list items(nb::handle indices) const {
+    nb::list rows = GPTDataset::items(indices);
+    const nb::object ids = dataset_ids(indices);
+    for (size_t i = 0; i < nb::len(rows); ++i) rows[i]["dataset_id"] = ids[i];
+    return rows;
+  }
+
+  nb::object dataset_index() const {
+    return std::visit([&](auto all) { return array(all); }, blend_->index().datasets);
+  }
+
+  nb::object dataset_sample_index() const { return array(blend_->index().samples); }
+
+  nb::list datasets() const {
+    nb::list parts;
+    for (const auto& part : blend_->datasets()) {
+      parts.append(GPTDataset(run(), place(), *part, nb::len(parts)));
+    }
+    return parts;
+  }
+
+ private:
+  nb::object dataset_ids(nb::handle indices) const {
+    auto numbers = std::make_shared<std::vector<int64_t>>(numbers_of(indices));
+    const size_t count = numbers->size();
+    return dataset_index()[array_of(std::move(numbers), {count})];
+  }
+
+  template <class T>
+  nb::object array(std::span<const T> values) const {
+    return array_on(values.data(), {values.size()}, nb::dtype<T>(), run(), Writable::kNo);
+  }
+
+  const samples::BlendedDataset* blend_;
 };
 
 nb::object set_of(const std::shared_ptr<const Run>& run, samples::Split split) {
-  if (run->datasets.splits[samples::split_number(split)] == nullptr) return nb::none();
-  return nb::cast(GPTDataset(run, split));
+  const SampleDataset* const data = run->datasets.splits[samples::split_number(split)].get();
+  if (data == nullptr) return nb::none();
+  if (const auto* const blend = dynamic_cast<const samples::BlendedDataset*>(data)) {
+    return nb::cast(BlendedDataset(run, split, *blend));
+  }
+  return nb::cast(GPTDataset(run, split, *data));
 }
 
 nb::tuple from_flags(const std::vector<std::string>& flags, const nb::object& progress) {
@@ -380,6 +492,11 @@ is causal. Any number of threads may read one set; pickled, it is opened again b
 
 Raises:
     IndexError: there is no such sample. CorruptionError: an index points outside its data.)")
+      .def("__getitems__", &GPTDataset::items, nb::arg("idx"),
+           nb::sig("def __getitems__(self, idx: collections.abc.Iterable[int], /) -> "
+                   "list[dict[str, typing.Any]]"),
+           "The samples ``idx``, each as ``dataset[i]`` gives it, on memory that they share; a "
+           "DataLoader of torch asks for a batch so.")
       .def("text", &GPTDataset::text, nb::arg("idx"),
            nb::sig("def text(self, idx: int) -> numpy.typing.NDArray[numpy.int64]"),
            "The tokens of sample ``idx``: int64, [L + 1], or [L] with ``no_extra_token``.")
@@ -406,15 +523,13 @@ Args:
       .def_prop_ro("prefixes", &GPTDataset::prefixes, "The datasets that samples come from.")
       .def_prop_ro("flags", &GPTDataset::flags, "The flags that it was made by.")
       .def_prop_ro("notes", &GPTDataset::notes, "What a user should know; one line each.")
-      .def("__reduce__",
-           [](const GPTDataset& self) {
-             return nb::make_tuple(nb::module_::import_("libmeg.samples").attr("open_split"),
-                                   nb::make_tuple(self.flags(), self.split()));
-           })
+      .def("__reduce__", &GPTDataset::reduced)
       .def("__repr__",
-           [](const GPTDataset& self) {
-             return fmt::format("<GPTDataset {}: {} samples of {} tokens>", self.split(),
-                                self.size(), self.sequence_length());
+           [](nb::handle self) {
+             const auto& set = nb::cast<const GPTDataset&>(self);
+             const nb::str name(self.type().attr("__name__"));
+             return fmt::format("<{} {}: {} samples of {} tokens>", name.c_str(), set.split(),
+                                set.size(), set.sequence_length());
            })
       .def_static(
           "from_flags", &from_flags, nb::arg("flags"), nb::arg("progress") = nb::none(),
@@ -423,7 +538,7 @@ Args:
                   "tuple[GPTDataset | None, GPTDataset | None, GPTDataset | None]"),
           R"(The train, valid and test samples of a run by the words of its command line.
 
-A split without samples is None. Index caches are found, or built in the format that Megatron reads. Flags that make no
+A split without samples is None, one of several datasets a BlendedDataset. Index caches are found, or built in the format that Megatron reads. Flags that make no
 difference to samples are ignored, as ``prepare_cache`` ignores them; others are refused.
 
 Args:
@@ -433,6 +548,33 @@ Args:
 
 Raises:
     ValueError: wrong usage, with the flag's name. Other libmeg.Error: the files, with their names.)");
+
+  nb::class_<BlendedDataset, GPTDataset>(
+      module, "BlendedDataset",
+      R"(The samples of one split of a run that are drawn from several datasets by weight, in Megatron's order.
+
+A sample has what those of GPTDataset have, and ``dataset_id``, the number of the dataset that it comes from; with several
+at once that is an array, [b].)")
+      .def("__getitem__", &BlendedDataset::item, nb::arg("idx"),
+           nb::sig("def __getitem__(self, idx: int | collections.abc.Iterable[int], /) -> "
+                   "dict[str, typing.Any]"),
+           "As that of GPTDataset.")
+      .def("__getitems__", &BlendedDataset::items, nb::arg("idx"),
+           nb::sig("def __getitems__(self, idx: collections.abc.Iterable[int], /) -> "
+                   "list[dict[str, typing.Any]]"),
+           "As that of GPTDataset.")
+      .def_prop_ro("dataset_index", &BlendedDataset::dataset_index,
+                   nb::sig("def dataset_index(self, /) -> numpy.typing.NDArray[typing.Any]"),
+                   "The dataset that each sample comes from: int16 (uint8 in revisions before "
+                   "core), [samples], "
+                   "in place and read-only.")
+      .def_prop_ro(
+          "dataset_sample_index", &BlendedDataset::dataset_sample_index,
+          nb::sig("def dataset_sample_index(self, /) -> numpy.typing.NDArray[numpy.int64]"),
+          "Which of that dataset's samples it is: int64, [samples], in place and read-only.")
+      .def_prop_ro("datasets", &BlendedDataset::datasets,
+                   nb::sig("def datasets(self, /) -> list[GPTDataset]"),
+                   "The sets that samples are drawn from.");
 }
 
 }  // namespace meg::python

@@ -4,7 +4,7 @@ import importlib
 import os
 
 from libmeg import errors
-from libmeg._core import GPTDataset, IndexedDataset, IndexedDatasetBuilder, Tokenizer, __version__
+from libmeg._core import BlendedDataset, GPTDataset, IndexedDataset, IndexedDatasetBuilder, Tokenizer, __version__
 from libmeg.checkpoint import Checkpoint, open_checkpoint
 from libmeg.errors import Error
 
@@ -13,6 +13,7 @@ _LATER = {name: "libmeg.programs" for name in ("merge", "preprocess", "reshape",
 _LATER["gpt_datasets"] = "libmeg.samples"
 
 __all__ = [
+    "BlendedDataset",
     "Checkpoint",
     "Error",
     "GPTDataset",

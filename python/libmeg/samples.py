@@ -5,7 +5,8 @@ from libmeg.programs import flags_of
 
 
 def gpt_datasets(*, progress=None, **arguments):
-    """The train, valid and test samples of a run: three GPTDataset, None for a split without samples.
+    """The train, valid and test samples of a run: three GPTDataset, None for a split without samples, a BlendedDataset for
+    one whose samples are drawn from several datasets.
 
     arguments: Megatron's, with the names and values of its command line: `data_path` (a prefix, or weights and prefixes
     in turn), `split`, `train_data_path` ..., `seq_length`, `seed`, `train_samples`, or `train_iters` with
@@ -19,6 +20,7 @@ def gpt_datasets(*, progress=None, **arguments):
     return GPTDataset.from_flags(flags_of(arguments), progress=progress)
 
 
-def open_split(flags, split):
-    """What a pickled GPTDataset is opened by."""
-    return dict(zip(("train", "valid", "test"), GPTDataset.from_flags(flags)))[split]
+def open_split(flags, split, part=None):
+    """What a pickled GPTDataset is opened by; part: which of a blend's datasets it is."""
+    opened = dict(zip(("train", "valid", "test"), GPTDataset.from_flags(flags)))[split]
+    return opened if part is None else opened.datasets[part]

@@ -106,7 +106,38 @@ def test_blends_are_those_of_megatron(tmp_path, prefixes):
     ours = our_splits([300, 20, 5], [0.3, prefixes[0], 0.7, prefixes[1]], str(tmp_path / "a"))
     theirs = megatron_splits([300, 20, 5], (prefixes, [0.3, 0.7]), str(tmp_path / "b"))
     for a, b in zip(ours, theirs):
+        assert isinstance(a, libmeg.BlendedDataset)
         check_same(a, b)
+        assert [type(a[i]["dataset_id"]) for i in (0, -1)] == [type(b[i]["dataset_id"]) for i in (0, -1)]
+        assert [a[i]["dataset_id"] for i in range(len(a))] == [b[i]["dataset_id"] for i in range(len(b))]
+        for name in ("dataset_index", "dataset_sample_index"):
+            assert numpy.array_equal(getattr(a, name), getattr(b, name))
+            assert getattr(a, name).dtype == getattr(b, name).dtype
+        for part, wanted in zip(a.datasets, b.datasets, strict=True):
+            check_same(part, wanted)
+
+
+def test_samples_of_a_blend_are_those_of_its_datasets(tmp_path, prefixes):
+    blend, valid, _ = libmeg.gpt_datasets(
+        data_path=[1, prefixes[0], 2, prefixes[1]], split="80,20,0", seq_length=LENGTH, samples="100,10,None",
+        data_cache_path=tmp_path / "cache", **TOKENIZER
+    )
+    assert repr(blend) == f"<BlendedDataset train: {len(blend)} samples of {LENGTH} tokens>"
+    assert [dataset.prefixes for dataset in blend.datasets] == [[prefix] for prefix in prefixes]
+    for i, (dataset, sample) in enumerate(zip(blend.dataset_index, blend.dataset_sample_index, strict=True)):
+        assert blend[i]["dataset_id"] == dataset
+        assert numpy.array_equal(blend[i]["tokens"], blend.datasets[dataset][sample]["tokens"])
+    batch = blend[[5, -1, 0]]
+    assert batch["dataset_id"].tolist() == blend.dataset_index[[5, -1, 0]].tolist()
+    assert batch["tokens"].tolist() == [blend[i]["tokens"].tolist() for i in (5, -1, 0)]
+    for one in (blend, blend.datasets[1], valid.datasets[0]):
+        again = pickle.loads(pickle.dumps(one))
+        assert (repr(again), again.prefixes) == (repr(one), one.prefixes)
+        assert numpy.array_equal(again[3]["tokens"], one[3]["tokens"])
+    with pytest.raises(ValueError):
+        blend.dataset_index[0] = 1
+    with pytest.raises(IndexError):
+        blend[len(blend)]
 
 
 def test_masks_and_positions_are_those_of_megatron(tmp_path, prefixes):

@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "libmeg/numpy/npy.h"
+#include "libmeg/samples/blended_dataset.h"
 #include "libmeg/samples/gpt_datasets.h"
 #include "libmeg/samples/gpt_sample.h"
-#include "libmeg/samples/internal/blended_dataset.h"
 #include "tests/shared_data.h"
 #include "tests/temp_folder.h"
 

@@ -7,10 +7,10 @@
 #include <span>
 
 #include "libmeg/base/stopwatch.h"
+#include "libmeg/samples/blended_dataset.h"
 #include "libmeg/samples/cache/internal/blend_index_cache.h"
 #include "libmeg/samples/cache/internal/cache_files.h"
 #include "libmeg/samples/cache/internal/index_description.h"
-#include "libmeg/samples/internal/blended_dataset.h"
 
 namespace meg::samples {
 namespace {

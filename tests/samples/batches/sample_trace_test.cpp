@@ -8,8 +8,8 @@
 #include <random>
 #include <set>
 
+#include "libmeg/samples/blended_dataset.h"
 #include "libmeg/samples/gpt_index_plan.h"
-#include "libmeg/samples/internal/blended_dataset.h"
 #include "libmeg/samples/internal/gpt_index_builder.h"
 #include "libmeg/samples/internal/sample_walk.h"
 #include "libmeg/samples/internal/sequence_samples.h"

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "libmeg/base/result.h"
+#include "libmeg/samples/blended_dataset.h"
 #include "libmeg/samples/cache/gpt_index_cache.h"
 #include "libmeg/samples/cache/internal/cache_files.h"
-#include "libmeg/samples/internal/blended_dataset.h"
 #include "libmeg/samples/split.h"
 
 namespace meg::samples {

@@ -41,7 +41,10 @@ class BlendedDataset : public SampleDataset {
 
   const std::vector<std::unique_ptr<SampleDataset>>& datasets() const { return datasets_; }
 
-  /// Which dataset a sample comes from, and which of its samples it is. kOutOfRange, kCorruption.
+  /// Which dataset each sample comes from, and which of its samples it is. Not checked.
+  const BlendIndex& index() const { return index_; }
+
+  /// What the index has for a sample. kOutOfRange, kCorruption.
   Result<std::pair<int64_t, int64_t>> locate(int64_t sample) const;
 
  private:

@@ -1,4 +1,4 @@
-#include "libmeg/samples/internal/blended_dataset.h"
+#include "libmeg/samples/blended_dataset.h"
 
 #include <algorithm>
 
