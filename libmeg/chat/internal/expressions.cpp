@@ -8,6 +8,7 @@
 #include "libmeg/chat/internal/globals.h"
 #include "libmeg/chat/internal/interpreter.h"
 #include "libmeg/chat/internal/python_functions.h"
+#include "libmeg/chat/internal/text_functions.h"
 #include "libmeg/text/printable.h"
 
 namespace meg::chat {

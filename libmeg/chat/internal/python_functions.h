@@ -28,24 +28,6 @@ Result<Value> text_made(std::string_view function, Arguments arguments, Result<s
 /// sandbox.
 std::optional<Value> find_method(const Value& of, const std::string& name);
 
-// str's methods, which filters share. Letters change their case one by one: those that Python
-// replaces by several are refused.
-Result<std::string> upper(std::string_view text);
-std::string lower(std::string_view text);
-Result<std::string> capitalized(std::string_view text);
-std::string_view stripped(std::string_view text, const std::optional<std::string>& characters,
-                          bool at_begin, bool at_end);
-std::vector<std::string_view> lines_of(std::string_view text, bool with_ends = false);
-bool is_of_case(std::string_view text, bool is_upper);  ///< isupper(), islower()
-std::string replaced(std::string_view text, std::string_view old, std::string_view by,
-                     int64_t most);
-
-/// text % argument (several are a tuple), with %s, %d, %i, %r, %f, %x and %%.
-Result<std::string> percent_formatted(std::string_view text, const Value& argument);
-
-/// text.format(...), with {}, {0} and {name} alone.
-Result<std::string> brace_formatted(std::string_view text, const Arguments& arguments);
-
 /// datetime.now().strftime(format).
 Result<std::string> current_time(const std::string& format);
 
