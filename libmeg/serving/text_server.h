@@ -11,7 +11,7 @@
 #include "libmeg/serving/generation_queue.h"
 #include "libmeg/serving/http/http_server.h"
 #include "libmeg/serving/megatron_api.h"
-#include "libmeg/serving/openai_api.h"
+#include "libmeg/serving/openai/openai_api.h"
 #include "libmeg/serving/text_request.h"
 #include "libmeg/tokenizer/interface/tokenizer.h"
 

@@ -1,4 +1,4 @@
-#include "libmeg/serving/openai_api.h"
+#include "libmeg/serving/openai/openai_api.h"
 
 #include <fmt/format.h>
 
@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "libmeg/serving/internal/json_fields.h"
-#include "libmeg/serving/internal/openai_answer.h"
 #include "libmeg/serving/internal/text_jobs.h"
+#include "libmeg/serving/openai/internal/openai_answer.h"
 #include "libmeg/text/printable.h"
 
 namespace meg::serving {

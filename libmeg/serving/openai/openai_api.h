@@ -9,7 +9,7 @@
 #include "libmeg/base/result.h"
 #include "libmeg/serving/chat_template.h"
 #include "libmeg/serving/http/http_message.h"
-#include "libmeg/serving/openai_request.h"
+#include "libmeg/serving/openai/openai_request.h"
 #include "libmeg/serving/text_request.h"
 
 namespace meg::serving {

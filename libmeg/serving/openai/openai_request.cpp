@@ -1,4 +1,4 @@
-#include "libmeg/serving/openai_request.h"
+#include "libmeg/serving/openai/openai_request.h"
 
 #include <fmt/format.h>
 

@@ -1,10 +1,10 @@
-#include "libmeg/serving/internal/openai_answer.h"
+#include "libmeg/serving/openai/internal/openai_answer.h"
 
 #include <fmt/format.h>
 
 #include <utility>
 
-#include "libmeg/serving/openai_api.h"
+#include "libmeg/serving/openai/openai_api.h"
 
 namespace meg::serving {
 

@@ -9,8 +9,8 @@
 #include "libmeg/base/result.h"
 #include "libmeg/base/stopwatch.h"
 #include "libmeg/serving/http/http_message.h"
-#include "libmeg/serving/internal/openai_choice.h"
 #include "libmeg/serving/internal/text_jobs.h"
+#include "libmeg/serving/openai/internal/openai_choice.h"
 
 namespace meg::serving {
 

@@ -1,4 +1,4 @@
-#include "libmeg/serving/internal/openai_choice.h"
+#include "libmeg/serving/openai/internal/openai_choice.h"
 
 #include <fmt/format.h>
 
