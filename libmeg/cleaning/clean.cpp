@@ -14,6 +14,7 @@
 #include <system_error>
 #include <utility>
 
+#include "libmeg/cleaning/internal/minhash_stages.h"
 #include "libmeg/cleaning/internal/part_cleaner.h"
 #include "libmeg/cleaning/internal/release.h"
 #include "libmeg/cleaning/internal/shared_state.h"
@@ -72,10 +73,18 @@ Status check_stage(const CleanOptions& options) {
         "`split`, `max_documents`, `id_prefix`, `key_threshold`)");
   }
   if (stage != MinHashStage::kFilter && !options.output.empty()) {
-    return invalid("signatures and clusters have no `output`: expected it with filter");
+    return invalid("signatures, buckets and clusters have no `output`: expected it with filter");
   }
   if (stage != MinHashStage::kClusters && options.kept_duplicate != KeptDuplicate::kRoot) {
     return invalid("expected `keep_duplicate` with clusters");
+  }
+  const bool finds_pairs = stage == MinHashStage::kSignatures || stage == MinHashStage::kBuckets;
+  if (!finds_pairs && options.verify_jaccard) {
+    return invalid("expected `verify_jaccard` with signatures and buckets");
+  }
+  const bool has_key = stage == MinHashStage::kSignatures || stage == MinHashStage::kClusters;
+  if (!has_key && !options.kept_duplicate_key.empty()) {
+    return invalid("expected `keep_key` with signatures and clusters");
   }
   if (stage == MinHashStage::kSignatures) return {};
   MEG_ASSIGN_OR_RETURN(const std::vector<StepPlan> plans, plan_steps(options));
@@ -86,6 +95,32 @@ Status check_stage(const CleanOptions& options) {
     return invalid("clusters are those of all shards: expected no `shard`");
   }
   return {};
+}
+
+Status check_near_duplicates(const CleanOptions& options) {
+  const auto invalid = [](std::string_view message) {
+    return Status(StatusCode::kInvalidArgument, std::string(message));
+  };
+  const bool decides_by_key = options.kept_duplicate == KeptDuplicate::kHighest ||
+                              options.kept_duplicate == KeptDuplicate::kLowest;
+  const bool has_rule = options.kept_duplicate != KeptDuplicate::kRoot ||
+                        !options.kept_duplicate_key.empty() || options.verify_jaccard;
+  if (has_rule && !options.near_duplicates) {
+    return invalid("`keep_duplicate`, `keep_key`, `verify_jaccard`: require `near_duplicates`");
+  }
+  if (decides_by_key && options.kept_duplicate_key.empty()) {
+    return invalid("`keep_duplicate`: highest and lowest require `keep_key`");
+  }
+  // Signatures record the values for clusters.
+  const bool records = options.minhash_stage == MinHashStage::kSignatures;
+  if (!options.kept_duplicate_key.empty() && !decides_by_key && !records) {
+    return invalid("`keep_key`: requires `keep_duplicate` highest or lowest");
+  }
+  if (options.verify_jaccard && !(*options.verify_jaccard > 0 && *options.verify_jaccard <= 1)) {
+    return invalid(fmt::format("`verify_jaccard`: expected more than 0, up to 1, found {}",
+                               *options.verify_jaccard));
+  }
+  return check_stage(options);
 }
 
 Status check_splits(const CleanOptions& options) {
@@ -154,7 +189,7 @@ Status check_options(const CleanOptions& options) {
                   "`duplicates_of`: paragraphs and lines require `exact_duplicates`, without "
                   "`duplicates_by` and `near_duplicates`");
   }
-  MEG_RETURN_IF_ERROR(check_stage(options));
+  MEG_RETURN_IF_ERROR(check_near_duplicates(options));
   MEG_RETURN_IF_ERROR(check_dataset(options));
   const bool has_output =
       options.minhash_stage == MinHashStage::kAll || options.minhash_stage == MinHashStage::kFilter;
@@ -284,69 +319,32 @@ Result<CleanSummary> write_signatures(const CleanOptions& options,
                                       const std::vector<StepPlan>& plans, TestNgrams* ngrams,
                                       const ProgressCallback& progress) {
   const ShardFiles paths(options.minhash_folder, options.input.shard);
-  MEG_RETURN_IF_ERROR(
-      preprocess::check_outputs(options.inputs, {paths.documents, paths.signatures}));
+  MEG_RETURN_IF_ERROR(preprocess::check_outputs(
+      options.inputs, {paths.documents, paths.signatures, paths.shingles}));
   SharedState shared;
   for (const StepPlan& plan : plans) add_step(plan.name, shared.summary);
   if (ngrams != nullptr) add_step("decontaminate", shared.summary);
   MEG_ASSIGN_OR_RETURN(shared.held_file, io::AtomicFile::create_regular(paths.documents));
-  MEG_ASSIGN_OR_RETURN(shared.signatures, SignatureWriter::create(paths.signatures));
+  MEG_ASSIGN_OR_RETURN(shared.signatures,
+                       SignatureWriter::create(paths.signatures, options.kept_duplicate_key,
+                                               options.verify_jaccard.has_value()));
+  if (options.verify_jaccard) {
+    MEG_ASSIGN_OR_RETURN(shared.shingles, ShingleWriter::create(paths.shingles));
+  }
   MEG_RETURN_IF_ERROR(read_inputs(options, plans, ngrams, shared, progress));
   MEG_ASSIGN_OR_RETURN(io::AtomicFile* const signatures, shared.signatures->finish(shared.held));
   // What was decided about other documents does not hold for these.
   std::error_code missing;
   std::filesystem::remove(paths.removed, missing);
-  io::AtomicFile* const files[] = {&shared.held_file, signatures};
+  std::filesystem::remove(paths.shingles, missing);
+  std::vector<io::AtomicFile*> files = {&shared.held_file, signatures};
+  if (shared.shingles) {
+    MEG_ASSIGN_OR_RETURN(io::AtomicFile* const shingles, shared.shingles->finish());
+    files.insert(files.begin(), shingles);
+  }
   MEG_RETURN_IF_ERROR(io::AtomicFile::commit_all(files));
   shared.summary.kept = shared.held;
   return std::move(shared.summary);
-}
-
-/// The second stage, of all shares: documents are numbered through them.
-Result<CleanSummary> write_removed(const CleanOptions& options) {
-  MEG_ASSIGN_OR_RETURN(const int64_t count, count_shards(options.minhash_folder));
-  NearDuplicates near((std::filesystem::path(options.minhash_folder) / "clusters").string(),
-                      static_cast<size_t>(options.memory / 2), options.kept_duplicate);
-  std::vector<ShardFiles> shards;
-  std::vector<int64_t> ends;
-  int64_t documents = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    shards.emplace_back(options.minhash_folder, preprocess::Shard{.index = i, .count = count});
-    const auto add = [&](const SignatureRecord& record) {
-      return near.add(documents + record.document, record.text_bytes, record.signature);
-    };
-    // Memory is needed for each document, so that there must be as many.
-    MEG_ASSIGN_OR_RETURN(const io::FileDescriptor held,
-                         io::FileDescriptor::open_regular(shards.back().documents));
-    MEG_ASSIGN_OR_RETURN(const int64_t held_bytes, held.size());
-    const int64_t most = held_bytes / static_cast<int64_t>(sizeof(HeldHeader));
-    MEG_ASSIGN_OR_RETURN(const int64_t read, read_signatures(shards.back().signatures, most, add));
-    documents += read;
-    ends.push_back(documents);
-  }
-  MEG_ASSIGN_OR_RETURN(const NearDuplicates::Clusters clusters,
-                       near.find(documents, {}, options.workers));
-  CleanSummary summary;
-  add_step("near_duplicates", summary);
-  summary.documents = summary.steps.back().documents = documents;
-  summary.clusters = clusters.clusters;
-  summary.largest_clusters = clusters.largest;
-  std::vector<io::AtomicFile> files;
-  std::vector<io::AtomicFile*> all;
-  for (size_t i = 0, document = 0; i < shards.size(); ++i) {
-    std::string removed;
-    for (; document < static_cast<size_t>(ends[i]); ++document) {
-      removed += clusters.removed[document] ? '\1' : '\0';
-    }
-    summary.steps.back().removed += std::count(removed.begin(), removed.end(), '\1');
-    MEG_ASSIGN_OR_RETURN(io::AtomicFile file, io::AtomicFile::create(shards[i].removed));
-    MEG_RETURN_IF_ERROR(file.write(std::as_bytes(std::span(removed))));
-    files.push_back(std::move(file));
-  }
-  for (io::AtomicFile& file : files) all.push_back(&file);
-  MEG_RETURN_IF_ERROR(io::AtomicFile::commit_all(all));
-  summary.kept = documents - summary.steps.back().removed;
-  return summary;
 }
 
 /// The last stage of a share.
@@ -395,7 +393,8 @@ Result<CleanSummary> clean(const CleanOptions& asked, const ProgressCallback& pr
     MEG_ASSIGN_OR_RETURN(dataset.dtype, preprocess::dataset_dtype(dataset.dtype, dataset.format,
                                                                   *options.tokenizer));
   }
-  if (options.minhash_stage == MinHashStage::kClusters) return write_removed(options);
+  if (options.minhash_stage == MinHashStage::kBuckets) return write_bucket_pairs(options, progress);
+  if (options.minhash_stage == MinHashStage::kClusters) return write_removed(options, progress);
   if (options.minhash_stage == MinHashStage::kFilter) return filter_shard(options, progress);
   MEG_ASSIGN_OR_RETURN(const std::vector<StepPlan> plans, plan_steps(options));
   MEG_ASSIGN_OR_RETURN(std::optional<TestNgrams> ngrams, read_ngrams(options, plans, progress));
@@ -415,7 +414,7 @@ Result<CleanSummary> clean(const CleanOptions& asked, const ProgressCallback& pr
   }
   if (options.near_duplicates) {
     add_step("near_duplicates", shared.summary);
-    shared.near.emplace(options.output, memory, options.kept_duplicate);
+    shared.near.emplace(options.output, memory, options.kept_duplicate, options.verify_jaccard);
     shared.near_counts = &steps.back();
   }
   if (options.exact_duplicates) shared.exact_counts = &steps[own_steps];

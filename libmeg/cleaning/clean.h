@@ -37,6 +37,10 @@ enum class KeptDuplicate {
   kRoot,  ///< That which datatrove keeps: about the first of the largest group that was joined.
   kFirst,
   kLongest,  ///< By its text's bytes; of equal ones the first.
+  /// By the number at `kept_duplicate_key`, as a double; of equal ones the first. Any number goes
+  /// before a document without one.
+  kHighest,
+  kLowest,
 };
 
 /// Which URLs go.
@@ -54,6 +58,7 @@ std::span<const std::string_view> url_filters();
 enum class MinHashStage {
   kAll,         ///< All of it in one call.
   kSignatures,  ///< Of share `input.shard`: its documents and their signatures go to the folder.
+  kBuckets,     ///< Of share `input.shard` of the buckets: pairs of all shares' documents.
   kClusters,    ///< Of all shares together, once: which documents go.
   kFilter,      ///< Of share `input.shard`: the documents that stay go to the output.
 };
@@ -122,6 +127,12 @@ struct CleanOptions {
   /// MinHash signatures of datatrove 0.10 with its defaults.
   bool near_duplicates = false;
   KeptDuplicate kept_duplicate = KeptDuplicate::kRoot;
+  std::string kept_duplicate_key;  ///< Of JSON objects, for kHighest and kLowest.
+  /// Joins two documents with a common bucket only if their 5-grams have this Jaccard similarity,
+  /// |A and B| / |A or B|, more than 0, up to 1. In the group of documents with one bucket's hashes
+  /// a document is compared with the group's leaders, in order, and joined with the first that is
+  /// similar; if none is, it becomes a leader itself, up to 16.
+  std::optional<double> verify_jaccard;
   /// Not with exact_duplicates, shuffle, splits and max_documents, which need all documents.
   MinHashStage minhash_stage = MinHashStage::kAll;
   std::string minhash_folder;
@@ -180,6 +191,13 @@ struct OutputCounts {
 /// How many texts have how many bytes: less than 2 at [0], then less than twice as many at each.
 using LengthCounts = std::array<int64_t, 48>;
 
+/// Near duplicates of which one stayed.
+struct DuplicateCluster {
+  int64_t documents = 0;
+  std::string kept;     ///< The begin of the line of the document that stayed; empty for stages.
+  std::string removed;  ///< Of the first one that went.
+};
+
 struct CleanSummary {
   int64_t documents = 0;        ///< Read.
   int64_t input_bytes = 0;      ///< Read.
@@ -191,8 +209,10 @@ struct CleanSummary {
   LengthCounts lengths_read{}, lengths_kept{};
   std::vector<StepCounts> steps;
   std::vector<OutputCounts> outputs;
-  int64_t clusters = 0;                   ///< Of near duplicates.
-  std::vector<int64_t> largest_clusters;  ///< The documents of up to ten.
+  int64_t clusters = 0;                            ///< Of near duplicates.
+  std::vector<DuplicateCluster> largest_clusters;  ///< Up to ten, the largest first.
+  int64_t candidate_pairs = 0;  ///< Pairs of documents with a common bucket that were looked at.
+  int64_t joined_pairs = 0;     ///< Of those; with `verify_jaccard` those that are similar.
   std::vector<std::string> skipped_examples;
   std::vector<std::string> warnings;
 };
@@ -221,9 +241,9 @@ std::span<const std::string_view> quality_rules();
 /// its text. A text that is a list of strings is a bad line.
 ///
 /// The bytes depend neither on the number of workers nor on chunk_bytes. Memory is bounded by
-/// workers x chunk, the longest line and `memory`; for near_duplicates add 12 bytes a document, 20
-/// for kLongest. The output appears at the end; after an error nothing is
-/// left behind. Errors: as read_texts().
+/// workers x chunk, the longest line and `memory`; for near_duplicates add 12 bytes a document, 8
+/// more for kLongest, kHighest and kLowest, and 8 more for verify_jaccard. The output appears at
+/// the end; after an error nothing is left behind. Errors: as read_texts().
 Result<CleanSummary> clean(const CleanOptions& options, const ProgressCallback& progress);
 
 }  // namespace meg::cleaning

@@ -71,12 +71,56 @@ def survivors(texts):
         return [int(document.id) for document in minhash.MinhashDedupFilter(f"{folder}/3").run(of, 0, 1)]
 
 
+class Reference:
+    """Pairs, verified by the Jaccard similarity of 5-grams, and clusters, with datatrove's words, hashes and signatures."""
+
+    def __init__(self, texts):
+        self.texts = texts
+        with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
+            signer = minhash.MinhashDedupSignature(folder)
+            shingles = [signer.get_shingles(text) for text in texts]
+            self.sets = [set(one.ravel().tolist()) for one in shingles]
+            self.signatures = [signer.get_signature(one) if one.size else None for one in shingles]
+
+    def pairs(self, bucket, least):
+        """Of documents, in the order in which they are joined, and how many were compared."""
+        groups, compared, pairs = {}, 0, []
+        for i, signature in enumerate(self.signatures):
+            if signature:
+                groups.setdefault(tuple(signature[bucket]), []).append(i)
+        for _, group in sorted(groups.items()):
+            leaders = []
+            for i in group:
+                for leader in leaders:
+                    compared += 1
+                    if len(self.sets[i] & self.sets[leader]) / len(self.sets[i] | self.sets[leader]) >= least:
+                        pairs.append((leader, i))
+                        break
+                else:
+                    leaders += [i] if len(leaders) < 16 else []
+        return pairs, compared
+
+    def clusters(self, least):
+        """The documents of each, and the root, which is that of the larger tree."""
+        root, members, compared = {}, {i: [i] for i in range(len(self.texts))}, 0
+        for bucket in range(14):
+            pairs, count = self.pairs(bucket, least)
+            compared += count
+            for a, b in pairs:
+                a, b = root.get(a, a), root.get(b, b)
+                if a != b:
+                    a, b = (b, a) if len(members[a]) < len(members[b]) else (a, b)
+                    members[a] += members.pop(b)
+                    root.update((i, a) for i in members[a])
+        return members, compared
+
+
 class NearDuplicates(unittest.TestCase):
-    def clean(self, texts, *flags):
+    def clean(self, texts, *flags, more=lambda i: {}):
         with tempfile.TemporaryDirectory() as folder:
             with open(f"{folder}/in.jsonl", "w") as file:
                 for i, text in enumerate(texts):
-                    file.write(json.dumps({"id": i, "text": text}) + "\n")
+                    file.write(json.dumps({"id": i, "text": text, **more(i)}) + "\n")
             done = subprocess.run([PROGRAM, "--input", f"{folder}/in.jsonl", "--output", f"{folder}/out.jsonl", "--json",
                                    *flags], capture_output=True, text=True)
             self.assertEqual(done.returncode, 0, done.stderr)
@@ -90,7 +134,8 @@ class NearDuplicates(unittest.TestCase):
         for flags in ([], ["--workers", "1"], ["--workers", "5", "--memory", "1MiB"]):
             kept, report = self.clean(texts, "--near-duplicates", *flags)
             self.assertEqual(kept, expected)
-        print(len(texts), "documents,", len(kept), "kept,", report["clusters"], "clusters", report["largest_clusters"])
+        print(len(texts), "documents,", len(kept), "kept,", report["clusters"], "clusters",
+              [cluster["documents"] for cluster in report["largest_clusters"]])
         self.assertGreater(report["clusters"], 10)
         self.assertEqual(report["steps"][0]["removed"], len(texts) - len(expected))
         # Exact duplicates that are decided at the end do not count among the near ones.
@@ -100,6 +145,49 @@ class NearDuplicates(unittest.TestCase):
         expected = [first[i] for i in survivors([texts[i] for i in first])]
         kept, _ = self.clean(texts, "--exact-duplicates", "--near-duplicates")
         self.assertEqual(kept, expected)
+
+    def test_pairs_are_verified_by_their_jaccard_similarity(self):
+        texts = documents()
+        # Documents that agree by chance in what they have most of, so that buckets hold different ones.
+        for i in range(0, len(texts), 3):
+            texts[i] = "one two three four five six " * 3 + texts[i][: i % 200]
+        reference = Reference(texts)
+        unverified, _ = self.clean(texts, "--near-duplicates")
+        for least in (1e-9, 0.5, 0.8, 0.95, 1):
+            members, compared = reference.clusters(least)
+            kept, report = self.clean(texts, "--near-duplicates", "--verify-jaccard", repr(least))
+            self.assertEqual(kept, sorted(members))
+            self.assertEqual(report["candidate_pairs"], compared)
+            self.assertLessEqual(compared, 14 * 16 * len(texts))
+            sizes = sorted((len(one) for one in members.values() if len(one) > 1), reverse=True)
+            self.assertEqual([one["documents"] for one in report["largest_clusters"]], sizes[:10])
+            print(least, len(kept), "kept,", compared, "pairs compared,", report["joined_pairs"], "joined")
+            self.assertGreaterEqual(len(kept), len(unverified))
+        self.assertGreater(len(kept), len(unverified))
+        bounded, _ = self.clean(texts, "--near-duplicates", "--verify-jaccard", "0.8", "--memory", "1MiB", "--workers", "5")
+        self.assertEqual(bounded, self.clean(texts, "--near-duplicates", "--verify-jaccard", "0.8", "--workers", "1")[0])
+
+    def test_the_rule_says_which_document_of_a_cluster_stays(self):
+        texts = documents()
+        random.seed(SEED)
+        scores = [random.choice([None, "7", [1], -3, 2, 2.5, 1e3, 17, 2**40]) for _ in texts]
+        numbers = [score if isinstance(score, (int, float)) else None for score in scores]
+
+        def more(i):
+            return {} if scores[i] is None else {"score": scores[i]}
+
+        for least in (None, 0.7):
+            verify = [] if least is None else ["--verify-jaccard", str(least)]
+            # Without verification what is joined makes the same clusters as with no limit, but for chains.
+            members, _ = Reference(texts).clusters(least or 0)
+            rules = {"first": lambda i: 0, "longest": lambda i: len(texts[i].encode()),
+                     "highest": lambda i: float("-inf") if numbers[i] is None else numbers[i],
+                     "lowest": lambda i: float("-inf") if numbers[i] is None else -numbers[i]}
+            for rule, rank in rules.items():
+                key = ["--keep-key", "score"] if rule in ("highest", "lowest") else []
+                kept, _ = self.clean(texts, "--near-duplicates", *verify, "--keep-duplicate", rule, *key, more=more)
+                expected = sorted(min(one, key=lambda i: (-rank(i), i)) for one in members.values())
+                self.assertEqual(kept, expected, (rule, least))
 
 
 if __name__ == "__main__":

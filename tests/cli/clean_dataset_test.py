@@ -231,11 +231,27 @@ class CleanDataset(unittest.TestCase):
         for keep, stays in (("root", 0), ("first", 0), ("longest", 2)):
             kept, report = self.clean(documents, "--near-duplicates", "--keep-duplicate", keep)
             self.assertEqual(kept, [document for i, document in enumerate(documents) if i in (stays, 1, 4)])
-        self.assertEqual((report["clusters"], report["largest_clusters"]), (1, [3]))
-        # Neither equal shingles nor a bucket with all documents take long.
-        many = [{"text": "a " * 200_000}] + [{"text": "one bucket has all of them"}] * 50_000
-        kept, report = self.clean(many, "--near-duplicates")
-        self.assertEqual((len(kept), report["largest_clusters"]), (2, [50_000]))
+        self.assertEqual(report["clusters"], 1)
+        cluster, = report["largest_clusters"]
+        self.assertEqual((cluster["documents"], cluster["kept"], cluster["removed"]),
+                         (3, *(json.dumps(documents[i])[:300] for i in (2, 0))))
+
+    def test_one_bucket_with_all_documents_is_not_quadratic(self):
+        equal = [{"text": "a " * 200_000}] + [{"text": "one bucket has all of them"}] * 50_000
+        # All of these have the 5-grams with the least hashes in common, and are different nevertheless.
+        common = " ".join(f"common{chr(97 + i % 26)}{chr(97 + i // 26)}" for i in range(500))
+        different = [{"text": common + " " + " ".join(f"own{chr(97 + i % 26)}{chr(97 + i // 26 % 26)}{chr(97 + i // 676)}{j % 9}x"
+                                                      for j in range(2))} for i in range(4000)]
+        for documents, most in ((equal, 1), (different, 16)):
+            for flags, each in (([], 1), (["--verify-jaccard", "0.5"], 1), (["--verify-jaccard", "0.999"], most)):
+                kept, report = self.clean(documents, "--near-duplicates", *flags)
+                self.assertLess(report["candidate_pairs"], 14 * each * len(documents))
+                self.assertGreater(report["candidate_pairs"], 14 * each * len(documents) * 0.8)
+                if each == 1:
+                    self.assertEqual([one["documents"] for one in report["largest_clusters"]],
+                                     [50_000 if documents is equal else 4000])
+                else:
+                    self.assertEqual(len(kept), len(documents))
 
     def test_signatures_do_not_depend_on_the_processor(self):
         documents = self.corpus(2000)
@@ -413,6 +429,11 @@ class CleanDataset(unittest.TestCase):
         # Documents with the same value at a key stay together.
         kept, _ = self.clean([{"text": str(i), "site": i % 100} for i in range(1000)], "--sample", 0.5, "--hash-key", "site")
         self.assertEqual(len(kept), 10 * len({one["site"] for one in kept}))
+        for flags, message in ((["--verify-jaccard", 0], "--verify-jaccard: expected more than 0, up to 1, found 0"),
+                               (["--keep-duplicate", "highest"], "highest and lowest require --keep-key"),
+                               (["--keep-key", "k"], "--keep-key: requires --keep-duplicate highest or lowest")):
+            self.fails_with(message, "--input", source, "--near-duplicates", *flags)
+        self.fails_with("require --near-duplicates", "--input", source, "--keep-duplicate", "first")
         for flags, message in ((["--sample", 0], "sample"), (["--split", "a=1"], "{split}"), (["--split", "a"], "NAME=SHARE")):
             self.fails_with(message, "--input", source, *flags)
         done = self.run_program("--input", source, "--split", "a=0.5", "b=0.4", output="c_{split}.jsonl")
@@ -467,8 +488,11 @@ class CleanDataset(unittest.TestCase):
             words = documents[random.randrange(document["id"])]["text"].split(" ")
             words[random.randrange(len(words))] = "changed"
             document["text"] = " ".join(words)
-        for keep in ("root", "longest"):
-            expected, report = self.clean(documents, "--min-chars", 40, "--near-duplicates", "--keep-duplicate", keep)
+            document["score"] = random.randrange(9)
+        for keep, least in (("root", None), ("lowest", "0.8"), ("longest", None)):
+            key = ["--keep-key", "score"] if keep == "lowest" else []
+            verify = ["--verify-jaccard", least] if least else []
+            expected, report = self.clean(documents, "--min-chars", 40, "--near-duplicates", "--keep-duplicate", keep, *key, *verify)
             source = self.path("in.jsonl")
             for shards in (1, 3, 7):
                 folder = ["--near-duplicates", "--minhash-folder", self.path(f"{keep}{shards}"), "--minhash-stage"]
@@ -479,9 +503,19 @@ class CleanDataset(unittest.TestCase):
                     return done
 
                 for shard in random.sample(range(shards), shards):
-                    stage("signatures", "--input", source, "--shard", f"{shard}/{shards}", "--min-chars", "40")
-                done = json.loads(stage("clusters", "--memory", "1MiB", "--keep-duplicate", keep, "--json").stdout)
-                self.assertEqual((done["clusters"], done["largest_clusters"]), (report["clusters"], report["largest_clusters"]))
+                    stage("signatures", "--input", source, "--shard", f"{shard}/{shards}", "--min-chars", "40", *verify, *key)
+                # The buckets are divided by another number.
+                joined, divided = 0, {1: 1, 3: 5, 7: 20}[shards]
+                for shard in random.sample(range(divided), divided):
+                    done = stage("buckets", "--shard", f"{shard}/{divided}", "--memory", "1MiB", "--json", *verify)
+                    self.assertEqual("warning: shard" in done.stderr, shard >= 14)
+                    joined += json.loads(done.stdout)["joined_pairs"]
+                done = json.loads(stage("clusters", "--keep-duplicate", keep, *key, "--json").stdout)
+                self.assertEqual(joined, report["joined_pairs"])
+                for name in ("clusters", "candidate_pairs", "joined_pairs"):
+                    self.assertEqual(done[name], report[name])
+                self.assertEqual([one["documents"] for one in done["largest_clusters"]],
+                                 [one["documents"] for one in report["largest_clusters"]])
                 found = []
                 for shard in range(shards):
                     stage("filter", "--shard", f"{shard}/{shards}", "--output", self.path("part.jsonl"))
@@ -499,6 +533,19 @@ class CleanDataset(unittest.TestCase):
         fails("have no --output", "signatures", "--input", source, "--output", self.path("x.jsonl"))
         fails("needs all documents", "signatures", "--input", source, "--exact-duplicates")
         fails("expected --keep-duplicate with clusters", "signatures", "--input", source, "--keep-duplicate", "first")
+        fails("expected --verify-jaccard with signatures and buckets", "clusters", "--verify-jaccard", "0.8")
+        fails("--verify-jaccard: expected it with signatures, too", "buckets", "--verify-jaccard", "0.8")
+        fails("--keep-key: expected the same key with signatures", "clusters", "--keep-duplicate", "highest", "--keep-key", "score")
+        with open(self.path("longest7/bucket03.pairs"), "r+b") as file:
+            pairs = file.read()
+            file.seek(0)
+            file.write(pairs[:-4] + b"\xff\xff\xff\x7f")
+            file.flush()
+            fails("bucket03.pairs: document 2147483647: expected 0 to", "clusters", code=1)
+            file.truncate(len(pairs) - 1)
+            fails("bucket03.pairs: expected a file of pairs", "clusters", code=1)
+        os.remove(self.path("longest7/bucket03.pairs"))
+        fails("bucket03.pairs: No such file", "clusters", code=1)
         with open(self.path("longest7/shard00002of00007.signatures"), "r+b") as file:
             file.truncate(1000)
         fails("shard00002of00007.signatures: expected a file of signatures", "clusters", code=1)
@@ -510,8 +557,10 @@ class CleanDataset(unittest.TestCase):
         with open(self.path("longest7/shard00003of00007.documents"), "ab") as file:
             file.write(b"more")
         fails("found more", "filter", "--shard", "3/7", "--output", self.path("x.jsonl"), code=1)
-        # New signatures are not filtered by what was found of old ones.
-        subprocess.run([PROGRAM, *folder, "signatures", "--input", source, "--shard", "4/7"], check=True, capture_output=True)
+        # New signatures are not filtered by what was found of old ones, nor are their pairs those of old ones.
+        for shard in ("1/7", "2/7", "4/7"):
+            subprocess.run([PROGRAM, *folder, "signatures", "--input", source, "--shard", shard], check=True, capture_output=True)
+        fails("bucket00.pairs: expected pairs of the signatures that are here", "clusters", code=1)
         fails("shard00004of00007.removed: No such file", "filter", "--shard", "4/7", "--output", self.path("x.jsonl"), code=1)
         fails("No such file", "filter", "--shard", "1/8", "--output", self.path("x.jsonl"), code=1)
 

@@ -1,11 +1,15 @@
-// Any bytes as the files of a share of near duplicates, signatures, what is removed and documents,
-// after the sizes of the first two in 16 bits: errors of one line, or documents that were there.
+// Any bytes as the files of a share of near duplicates, signatures, what is removed, shingles,
+// pairs of every bucket and documents, after the sizes of the first four in 16 bits: errors of one
+// line, or documents that were there.
+
+#include <fmt/format.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -27,14 +31,15 @@ struct Folder {
 
   ~Folder() { fs::remove_all(path); }
 
-  void write(const std::string& ending, std::string_view bytes) const {
-    std::ofstream(path + "/shard00000of00001." + ending, std::ios::binary) << bytes;
+  void write(const std::string& name, std::string_view bytes) const {
+    std::ofstream(path + "/" + name, std::ios::binary) << bytes;
   }
 
-  bool run(MinHashStage stage) const {
+  bool run(MinHashStage stage, std::optional<double> verify_jaccard = std::nullopt) const {
     CleanOptions options;
     options.near_duplicates = true;
     options.minhash_stage = stage;
+    options.verify_jaccard = verify_jaccard;
     options.minhash_folder = path;
     options.memory = 1 << 20;
     if (stage == MinHashStage::kFilter) options.output = path + "/out.jsonl";
@@ -43,7 +48,10 @@ struct Folder {
       MEG_FUZZ_CHECK(summary->kept + summary->steps.back().removed == summary->documents);
       return true;
     }
-    MEG_FUZZ_CHECK(summary.error().code() == meg::StatusCode::kCorruption);
+    const meg::StatusCode code = summary.error().code();
+    // kInvalidArgument: signatures without shingles, which are asked for.
+    MEG_FUZZ_CHECK(code == meg::StatusCode::kCorruption ||
+                   (verify_jaccard && code == meg::StatusCode::kInvalidArgument));
     MEG_FUZZ_CHECK(summary.error().message().find('\n') == std::string::npos);
     return false;
   }
@@ -55,14 +63,29 @@ struct Folder {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const Folder folder;
-  if (size < 4) return 0;
-  const std::string_view bytes(reinterpret_cast<const char*>(data) + 4, size - 4);
-  const size_t signatures = data[0] + 256U * data[1], removed = data[2] + 256U * data[3];
-  if (signatures + removed > bytes.size()) return 0;
-  folder.write("signatures", bytes.substr(0, signatures));
-  folder.write("removed", bytes.substr(signatures, removed));
-  folder.write("documents", bytes.substr(signatures + removed));
+  constexpr size_t kSizes = 4;
+  if (size < 2 * kSizes) return 0;
+  std::string_view bytes(reinterpret_cast<const char*>(data), size);
+  bytes.remove_prefix(2 * kSizes);
+  const char* const names[kSizes] = {"shard00000of00001.signatures", "shard00000of00001.removed",
+                                     "shard00000of00001.shingles", "bucket00.pairs"};
+  for (size_t i = 0; i < kSizes; ++i) {
+    const size_t part = data[2 * i] + 256U * data[2 * i + 1];
+    if (part > bytes.size()) return 0;
+    folder.write(names[i], bytes.substr(0, part));
+    bytes.remove_prefix(part);
+  }
+  for (int i = 1; i < 14; ++i) {
+    std::filesystem::copy_file(folder.path + "/bucket00.pairs",
+                               folder.path + fmt::format("/bucket{:02}.pairs", i),
+                               fs::copy_options::overwrite_existing);
+  }
+  folder.write("shard00000of00001.documents", bytes);
   folder.run(MinHashStage::kFilter);
   if (folder.run(MinHashStage::kClusters)) folder.run(MinHashStage::kFilter);
+  for (const std::optional<double> verify_jaccard : {std::optional<double>(0.5), {}}) {
+    if (!folder.run(MinHashStage::kBuckets, verify_jaccard)) continue;
+    if (folder.run(MinHashStage::kClusters)) folder.run(MinHashStage::kFilter);
+  }
   return 0;
 }

@@ -187,13 +187,20 @@ void declare(Flags& flags, Arguments& arguments) {
                "of documents with nearly the same text keep only one, by MinHash signatures");
   flags
       .value("--keep-duplicate", &arguments.keep_duplicate, "WHICH",
-             "which near duplicate stays; root: the one that datatrove keeps")
-      .choices({"root", "first", "longest"});
+             "which near duplicate stays; root: the one that datatrove keeps; highest, lowest: by "
+             "the number at --keep-key")
+      .choices({"root", "first", "longest", "highest", "lowest"});
+  flags.value("--keep-key", &options.kept_duplicate_key, "KEY",
+              "the key of the number that --keep-duplicate highest or lowest goes by");
+  flags
+      .value("--verify-jaccard", &options.verify_jaccard, "SIMILARITY",
+             "join near duplicates only if their 5-grams of words have this Jaccard similarity")
+      .real_range(0, 1);
   flags
       .value("--minhash-stage", &arguments.minhash_stage, "STAGE",
-             "one stage of --near-duplicates on many machines: signatures of --shard I/N, clusters "
-             "of all shards once, filter of --shard I/N")
-      .choices({"signatures", "clusters", "filter"});
+             "one stage of --near-duplicates on many machines: signatures of --shard I/N, buckets "
+             "of --shard I/N of the 14 buckets, clusters of all once, filter of --shard I/N")
+      .choices({"signatures", "buckets", "clusters", "filter"});
   flags.value("--minhash-folder", &options.minhash_folder, "FOLDER",
               "folder that the stages share");
   flags.group("Output and work");
@@ -320,10 +327,13 @@ Status finish(Arguments& arguments) {
   using cleaning::KeptDuplicate;
   if (arguments.keep_duplicate == "first") options.kept_duplicate = KeptDuplicate::kFirst;
   if (arguments.keep_duplicate == "longest") options.kept_duplicate = KeptDuplicate::kLongest;
+  if (arguments.keep_duplicate == "highest") options.kept_duplicate = KeptDuplicate::kHighest;
+  if (arguments.keep_duplicate == "lowest") options.kept_duplicate = KeptDuplicate::kLowest;
   using cleaning::MinHashStage;
   if (arguments.minhash_stage) {
     options.near_duplicates = true;
     options.minhash_stage = *arguments.minhash_stage == "signatures" ? MinHashStage::kSignatures
+                            : *arguments.minhash_stage == "buckets"  ? MinHashStage::kBuckets
                             : *arguments.minhash_stage == "clusters" ? MinHashStage::kClusters
                                                                      : MinHashStage::kFilter;
   } else if (!options.minhash_folder.empty()) {
@@ -366,7 +376,7 @@ void print_summary(const cleaning::CleanSummary& summary, bool is_dataset, doubl
   }
   if (summary.clusters > 0) {
     fmt::print("clusters of near duplicates: {}, the largest of {} documents\n", summary.clusters,
-               summary.largest_clusters.front());
+               summary.largest_clusters.front().documents);
   }
   if (summary.skipped_lines > 0) fmt::print("skipped lines: {}\n", summary.skipped_lines);
   fmt::print("kept: {} documents, {} bytes\nseconds: {:.3f}\n", summary.kept,
@@ -407,7 +417,13 @@ void print_json_summary(const cleaning::CleanSummary& summary, double seconds) {
                                {"reasons", step.reasons}});
   }
   object["clusters"] = summary.clusters;
-  object["largest_clusters"] = summary.largest_clusters;
+  object["largest_clusters"] = nlohmann::ordered_json::array();
+  for (const cleaning::DuplicateCluster& cluster : summary.largest_clusters) {
+    object["largest_clusters"].push_back(
+        {{"documents", cluster.documents}, {"kept", cluster.kept}, {"removed", cluster.removed}});
+  }
+  object["candidate_pairs"] = summary.candidate_pairs;
+  object["joined_pairs"] = summary.joined_pairs;
   object["kept"] = summary.kept;
   object["kept_bytes"] = summary.kept_text_bytes;
   object["output_bytes"] = summary.output_bytes;

@@ -101,15 +101,20 @@ std::string lengths(const cleaning::CleanSummary& summary) {
 
 std::string clusters(const cleaning::CleanSummary& summary) {
   if (summary.largest_clusters.empty()) return {};
+  const int64_t most = summary.largest_clusters.front().documents;
   std::string rows;
-  for (const int64_t size : summary.largest_clusters) {
-    rows += fmt::format(
-        "<tr><td class=n>{}<td><svg width={} height=12><rect width={:.1f} height=12 class=goes>"
-        "</rect></svg>\n",
-        size, kWidth, width_of(size, summary.largest_clusters.front()));
+  for (const cleaning::DuplicateCluster& cluster : summary.largest_clusters) {
+    rows += fmt::format("<tr><td class=n>{}<td>{}", cluster.documents,
+                        bar(1, cluster.documents - 1, most));
+    if (!cluster.kept.empty()) {
+      rows += fmt::format("<pre class=kept>{}</pre><pre class=removed>{}</pre>",
+                          escaped(cluster.kept), escaped(cluster.removed));
+    }
+    rows += '\n';
   }
   return fmt::format(
-      "<h2>Near duplicates</h2><p>{} clusters; documents of the largest:</p><table>{}</table>\n",
+      "<h2>Near duplicates</h2><p>{} clusters. The largest: how many documents, of which one stays "
+      "(the first text), and one that goes (the second).</p>\n<table class=clusters>{}</table>\n",
       summary.clusters, rows);
 }
 
@@ -136,7 +141,9 @@ std::string clean_report_page(const cleaning::CleanSummary& summary, const std::
              "table{{border-collapse:collapse}}th{{text-align:left;font-weight:600}}"
              "td,th{{padding:2px 10px 2px 0;vertical-align:top}}.n{{text-align:right}}"
              ".soft{{color:#777;padding-bottom:8px}}pre{{white-space:pre-wrap;background:#f4f4f4;"
-             "padding:6px;overflow-wrap:anywhere}}.stays{{fill:#3a923a}}.goes{{fill:#c44e52}}"
+             "padding:6px;overflow-wrap:anywhere}}.clusters pre{{margin:2px 0}}"
+             ".kept{{border-left:4px solid #3a923a}}.removed{{border-left:4px solid #c44e52}}"
+             ".stays{{fill:#3a923a}}.goes{{fill:#c44e52}}"
              ".read{{fill:#9aa7b5}}</style>\n<h1>clean_dataset</h1>\n<pre>{}</pre>\n"
              "<p>{} documents read ({}), {} kept ({}), in {:.1f} s, libmeg {}.</p>\n{}\n",
              escaped(command), summary.documents, byte_size_text(summary.text_bytes), summary.kept,

@@ -2,6 +2,8 @@
 
 #include <xxhash.h>
 
+#include <algorithm>
+
 #include "libmeg/cleaning/words/simplify_text.h"
 #include "libmeg/numpy/random_state.h"
 
@@ -58,6 +60,12 @@ bool MinHasher::sign(std::string_view text, std::span<uint64_t, kHashes> signatu
   if (shingles_.empty()) return false;
   kernel_(functions(), shingles_, signature);
   return true;
+}
+
+std::span<const uint64_t> MinHasher::distinct_shingles() {
+  std::sort(shingles_.begin(), shingles_.end());
+  shingles_.erase(std::unique(shingles_.begin(), shingles_.end()), shingles_.end());
+  return shingles_;
 }
 
 }  // namespace meg::cleaning

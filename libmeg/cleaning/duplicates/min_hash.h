@@ -24,6 +24,10 @@ class MinHasher {
   /// False for a text of fewer than 5 words, which has no signature.
   bool sign(std::string_view text, std::span<uint64_t, kHashes> signature);
 
+  /// The distinct hashes of the 5-grams of the text that was signed last, in ascending order; valid
+  /// until the next call.
+  std::span<const uint64_t> distinct_shingles();
+
  private:
   HashKernel kernel_;
   EnglishWords words_;

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "libmeg/cleaning/duplicates/min_hash.h"
@@ -22,7 +25,9 @@ struct Kept {
   size_t size = 0;
   int64_t text_bytes = 0;
   std::optional<TextDigest> digest;
-  std::optional<size_t> signature;  ///< Its place among the part's.
+  std::optional<size_t> signature;                              ///< Its place among the part's.
+  double key_value = std::numeric_limits<double>::quiet_NaN();  ///< Of kept_duplicate_key.
+  size_t first_shingle = 0, shingles = 0;                       ///< Among the part's.
   size_t split = 0;
   size_t first_piece = 0, pieces = 0;  ///< Among the part's.
   int64_t kept_pieces = 0;             ///< That are not blank.
@@ -100,6 +105,7 @@ class PartCleaner : public preprocess::TextVisitor {
     out_.clear();
     kept_.clear();
     signatures_.clear();
+    shingles_.clear();
     pieces_.clear();
     lengths_ = {};
     std::fill(counts_.begin(), counts_.end(), StepCounts());
@@ -253,6 +259,13 @@ class PartCleaner : public preprocess::TextVisitor {
       if (hasher_.sign(document.text(), signature)) {
         kept.signature = signatures_.size();
         signatures_.push_back(signature);
+        if (options_.verify_jaccard) {
+          const std::span<const uint64_t> shingles = hasher_.distinct_shingles();
+          kept.first_shingle = shingles_.size();
+          kept.shingles = shingles.size();
+          shingles_.insert(shingles_.end(), shingles.begin(), shingles.end());
+        }
+        if (!options_.kept_duplicate_key.empty()) kept.key_value = key_value();
       }
     }
     if (!options_.splits.empty()) kept.split = split_of(document);
@@ -282,6 +295,15 @@ class PartCleaner : public preprocess::TextVisitor {
     TextDigest digest = text_digest(value);
     digest.low = ~digest.low;  // 5 is not "5".
     return digest;
+  }
+
+  /// The number at the key that decides which near duplicate stays; NaN where there is none.
+  double key_value() const {
+    const std::string_view value = text::find_json_value(json_, options_.kept_duplicate_key);
+    double number = 0;
+    const auto parsed = std::from_chars(value.data(), value.data() + value.size(), number);
+    const bool is_number = parsed.ec == std::errc() && parsed.ptr == value.data() + value.size();
+    return is_number ? number : std::numeric_limits<double>::quiet_NaN();
   }
 
   void append_line(const Document& document) {
@@ -403,8 +425,14 @@ class PartCleaner : public preprocess::TextVisitor {
 
   Status add_signature(const Kept& document) {
     const auto& signature = signatures_[*document.signature];
-    return shared_.near ? shared_.near->add(shared_.held, document.text_bytes, signature)
-                        : shared_.signatures->add(shared_.held, document.text_bytes, signature);
+    const auto shingles = std::span(shingles_).subspan(document.first_shingle, document.shingles);
+    const SignedDocument record{
+        .document = shared_.held,
+        .facts = {.text_bytes = document.text_bytes, .key_value = document.key_value},
+        .shingles = shingles.size()};
+    if (shared_.near) return shared_.near->add(record, signature, shingles);
+    if (shared_.shingles) MEG_RETURN_IF_ERROR(shared_.shingles->add(shingles));
+    return shared_.signatures->add(record, signature);
   }
 
   Status hold() {
@@ -434,6 +462,7 @@ class PartCleaner : public preprocess::TextVisitor {
   std::vector<OutputBlock> ready_;  // of each split
   std::vector<Kept> kept_;
   std::vector<std::array<uint64_t, kHashes>> signatures_;
+  std::vector<uint64_t> shingles_;
   std::vector<TextPiece> pieces_;
   std::vector<StepCounts> counts_;
   LengthCounts lengths_{};

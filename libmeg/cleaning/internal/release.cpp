@@ -13,6 +13,7 @@
 
 #include "libmeg/base/thread_pool.h"
 #include "libmeg/cleaning/duplicates/external_sorter.h"
+#include "libmeg/cleaning/internal/minhash_stages.h"
 #include "libmeg/cleaning/internal/text_pieces.h"
 
 namespace meg::cleaning {
@@ -95,11 +96,7 @@ class Release {
     std::vector<bool> removed(held);
     if (shared_.exact) MEG_RETURN_IF_ERROR(shared_.exact->find(repeated_));
     if (shared_.near) {
-      MEG_ASSIGN_OR_RETURN(NearDuplicates::Clusters clusters,
-                           shared_.near->find(shared_.held, repeated_, options_.workers));
-      removed = std::move(clusters.removed);
-      shared_.summary.clusters = clusters.clusters;
-      shared_.summary.largest_clusters = std::move(clusters.largest);
+      MEG_ASSIGN_OR_RETURN(removed, find_near_duplicates());
     }
     if (shared_.removed) removed = std::move(*shared_.removed);
     HeldDocuments documents(shared_);
@@ -111,6 +108,7 @@ class Release {
     size_t piece = 0;
     for (size_t i = 0; i < held; ++i) {
       MEG_RETURN_IF_ERROR(documents.next(header, line));
+      show_in_clusters(i, line);
       Place place{
           .begin = documents.position() - std::ssize(line), .header = header, .first_piece = piece};
       const bool stays = cuts ? cut(header, line, piece) : !repeated_[i];
@@ -164,6 +162,32 @@ class Release {
       return order != other.order ? order < other.order : number < other.number;
     }
   };
+
+  /// Which documents go.
+  Result<std::vector<bool>> find_near_duplicates() {
+    CleanSummary& summary = shared_.summary;
+    MEG_ASSIGN_OR_RETURN(
+        NearDuplicates::Found found,
+        shared_.near->find(shared_.held, repeated_, options_.workers, make_tick(progress_)));
+    summary.clusters = found.clusters.clusters;
+    summary.candidate_pairs = found.pairs.candidates;
+    summary.joined_pairs = found.pairs.joined;
+    largest_clusters_ = std::move(found.clusters.largest);
+    for (const Clusters::Cluster& cluster : largest_clusters_) {
+      summary.largest_clusters.push_back(
+          {.documents = cluster.documents, .kept = {}, .removed = {}});
+    }
+    warn_of_missing_values(options_, found.without_value, summary);
+    return std::move(found.clusters.removed);
+  }
+
+  void show_in_clusters(size_t document, std::string_view line) {
+    for (size_t i = 0; i < largest_clusters_.size(); ++i) {
+      DuplicateCluster& shown = shared_.summary.largest_clusters[i];
+      if (largest_clusters_[i].kept == document) shown.kept = SharedState::shown_begin(line);
+      if (largest_clusters_[i].removed == document) shown.removed = SharedState::shown_begin(line);
+    }
+  }
 
   /// Removes repeated pieces of a document, the first of which is the number `piece`; false, with
   /// all else unchanged, where no others are left. line: valid until the next call.
@@ -263,6 +287,7 @@ class Release {
   SharedState& shared_;
   const ProgressCallback& progress_;
   std::vector<bool> repeated_;  // of the documents, or of their pieces
+  std::vector<Clusters::Cluster> largest_clusters_;
   LineEditor editor_;
   std::vector<TextPiece> pieces_;  // of a document
   std::string text_, line_;

@@ -43,6 +43,7 @@ struct SharedState {
   std::optional<ExactDuplicates> exact;
   std::optional<NearDuplicates> near;
   std::optional<SignatureWriter> signatures;  ///< In place of `near`, for another process.
+  std::optional<ShingleWriter> shingles;      ///< Beside `signatures`, to verify pairs.
   std::optional<std::vector<bool>> removed;   ///< Of held documents, by another process.
   io::AtomicFile held_file;  ///< Documents of which it is decided at the end whether they stay.
   std::function<Result<size_t>(int64_t, std::span<std::byte>)> read_held;  ///< At an offset.
@@ -64,10 +65,14 @@ struct SharedState {
 
   static void add_sample(StepCounts& counts, std::string_view reason, std::string_view text,
                          const CleanOptions& options) {
-    constexpr size_t kShown = 300;
     if (std::ssize(counts.samples) >= options.samples) return;
-    text = text.substr(0, text::size_of_whole_characters(text.substr(0, kShown)));
-    counts.samples.push_back({std::string(reason), std::string(text)});
+    counts.samples.push_back({std::string(reason), shown_begin(text)});
+  }
+
+  /// What is shown of a document in reports.
+  static std::string shown_begin(std::string_view text) {
+    constexpr size_t kShown = 300;
+    return std::string(text.substr(0, text::size_of_whole_characters(text.substr(0, kShown))));
   }
 
   /// Counts a document that is written.

@@ -8,9 +8,15 @@
 
 namespace meg::cleaning {
 
-inline constexpr size_t kBuckets = 14;
+inline constexpr size_t kBucketCount = 14;
 inline constexpr size_t kHashesPerBucket = 8;
-inline constexpr size_t kHashes = kBuckets * kHashesPerBucket;
+inline constexpr size_t kHashes = kBucketCount * kHashesPerBucket;
+
+/// The part of a signature that belongs to a bucket.
+inline std::span<const uint64_t, kHashesPerBucket> hashes_of(
+    std::span<const uint64_t, kHashes> signature, size_t bucket) {
+  return signature.subspan(bucket * kHashesPerBucket).first<kHashesPerBucket>();
+}
 
 /// The functions x * factor + summand, modulo 2^64 and then modulo 2^61 - 1.
 struct HashFunctions {
