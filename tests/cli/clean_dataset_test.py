@@ -465,6 +465,25 @@ class CleanDataset(unittest.TestCase):
         with open(self.path("a.jsonl")) as file:
             self.assertEqual([json.loads(line)["id"] for line in file],
                              [i for i, one in enumerate(hashes) if (one >> 64) / 2**64 < 0.3])
+        # By the value at a key: a string as it is meant, anything else as it is written, nothing where it is missing.
+        values = ['"\\u00e9 \\" /\\/"', '"plain"', "12.50", "-3e2", "true", "null", '[1,  "a"]', '{"b": {}}', None]
+        meant = ["\u00e9 \" //", "plain", *values[2:-1], ""]
+        lines = [f'{{"id": {i}, "text": "x"' + ("" if value is None else f', "site": {value}') + "}" for i, value in enumerate(values)]
+        source = self.write("in.jsonl", "\n".join(lines) + "\n")
+        for seed in range(40):
+            hashes = [xxhash.xxh3_128_intdigest(one.encode(), seed=seed) for one in meant]
+            flags = ["--input", source, "--seed", seed, "--hash-key", "site"]
+            done = self.run_program(*flags, "--sample", 0.4)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            with open(self.path("out.jsonl")) as file:
+                self.assertEqual([json.loads(line)["id"] for line in file],
+                                 [i for i, one in enumerate(hashes) if (one & (1 << 64) - 1) / 2**64 < 0.4])
+            done = self.run_program(*flags, "--split", "a=0.2", "b=0.5", "c=0.3", output="{split}.jsonl")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            for name, begin, end in (("a", 0, 0.2), ("b", 0.2, 0.7), ("c", 0.7, 1)):
+                with open(self.path(f"{name}.jsonl")) as file:
+                    self.assertEqual([json.loads(line)["id"] for line in file],
+                                     [i for i, one in enumerate(hashes) if begin <= (one >> 64) / 2**64 < end])
 
     def test_a_report_shows_what_each_step_removed(self):
         documents = [{"text": "<b>short & \"sweet\"</b> \u00e9"}] * 2 + self.corpus(300) + [{"text": "same " * 99}] * 7
