@@ -6,10 +6,12 @@
 #include <filesystem>
 #include <utility>
 
+#include "libmeg/samples/cache/internal/cache_files.h"
 #include "libmeg/samples/cache/internal/cache_source.h"
 #include "libmeg/samples/internal/blend_datasets.h"
 #include "libmeg/samples/internal/continued_index.h"
 #include "libmeg/samples/internal/reblend/drawn_samples.h"
+#include "libmeg/samples/internal/reblend/reblend_record.h"
 #include "libmeg/samples/internal/reblend/reblended_caches.h"
 #include "libmeg/samples/internal/reblend/run_splits.h"
 #include "libmeg/samples/internal/split_datasets.h"
@@ -18,6 +20,16 @@ namespace meg::samples {
 namespace {
 
 namespace fs = std::filesystem;
+
+enum class Sameness : uint8_t { kOther, kSameTokens, kSame };
+
+/// Whether two prefixes name one dataset, by whatever paths and links, or two of one .bin.
+Sameness sameness_of(const std::string& a, const std::string& b) {
+  if (a == b) return Sameness::kSame;
+  std::error_code absent;
+  if (!fs::equivalent(a + ".bin", b + ".bin", absent)) return Sameness::kOther;
+  return fs::equivalent(a + ".idx", b + ".idx", absent) ? Sameness::kSame : Sameness::kSameTokens;
+}
 
 /// The run's own indices and those of its continuation.
 class Reblender {
@@ -34,12 +46,13 @@ class Reblender {
       return Status(StatusCode::kInvalidArgument, "the run has no documents to train on");
     }
     train_ = *std::move(train);
+    MEG_RETURN_IF_ERROR(name_datasets());
+    MEG_RETURN_IF_ERROR(take_record());
     MEG_RETURN_IF_ERROR(count_given());
     MEG_RETURN_IF_ERROR(add_new_datasets());
     MEG_RETURN_IF_ERROR(draw());
     MEG_RETURN_IF_ERROR(continue_indices());
     MEG_RETURN_IF_ERROR(check_repeats());
-    result_.notes.insert(result_.notes.end(), notes_.begin(), notes_.end());
     if (mixture_.cache_path) MEG_RETURN_IF_ERROR(write());
     return std::move(result_);
   }
@@ -49,6 +62,15 @@ class Reblender {
     if (!config.blend) return std::optional<SplitWeights>();
     MEG_ASSIGN_OR_RETURN(SplitWeights cut, SplitWeights::parse(config.split, config.version));
     return std::optional(std::move(cut));
+  }
+
+  static Status check_is_local(const Blend& blend) {
+    for (const std::string& prefix : blend.prefixes) {
+      if (prefix.find("://") == prefix.npos) continue;
+      return make_error(StatusCode::kUnsupported,
+                        "{}: expected a dataset of this machine, found one in a store", prefix);
+    }
+    return {};
   }
 
   Status check_run() const {
@@ -62,6 +84,15 @@ class Reblender {
     if (blend_of(Split::kTrain, run_) == nullptr) {
       return Status(StatusCode::kInvalidArgument, "`data_path` or `train_data_path` is required");
     }
+    if (run_.packed) {
+      return make_error(StatusCode::kUnsupported,
+                        "`sft`: samples of packed data cannot be continued with another blend");
+    }
+    for (const Split split : kSplits) {
+      const Blend* const blend = blend_of(split, run_);
+      if (blend != nullptr) MEG_RETURN_IF_ERROR(check_is_local(*blend));
+    }
+    if (mixture_.blend) MEG_RETURN_IF_ERROR(check_is_local(*mixture_.blend));
     const std::optional<int64_t> samples = run_.samples[split_number(Split::kTrain)];
     if (!samples) return Status(StatusCode::kInvalidArgument, "train samples: found None");
     if (consumed_ < 0 || consumed_ > *samples) {
@@ -72,22 +103,54 @@ class Reblender {
     return {};
   }
 
-  /// Each dataset's samples are drawn in order, so that what it has given is a number.
-  Status count_given() {
+  Status name_datasets() {
     const Blend& blend = *blend_of(Split::kTrain, run_);
     for (size_t i = 0; i < blend.prefixes.size(); ++i) {
-      if (std::ranges::find(
-              blend.prefixes.begin(), blend.prefixes.begin() + static_cast<ptrdiff_t>(i),
-              blend.prefixes[i]) != blend.prefixes.begin() + static_cast<ptrdiff_t>(i)) {
-        return make_error(StatusCode::kUnsupported,
-                          "{}: expected each dataset once in the run's blend, found it twice: its "
-                          "samples are seen twice too",
-                          blend.prefixes[i]);
+      const std::string& prefix = blend.prefixes[i];
+      for (const ReblendedDataset& other : result_.datasets) {
+        const Sameness found = sameness_of(other.prefix, prefix);
+        if (found == Sameness::kSame) {
+          return make_error(StatusCode::kUnsupported,
+                            "{}: expected each dataset once in the run's blend, found it twice{}: "
+                            "its samples are seen twice too",
+                            prefix, prefix == other.prefix ? "" : ", as " + other.prefix);
+        }
+        if (found == Sameness::kSameTokens) {
+          result_.notes.push_back(fmt::format(
+              "{} and {} have one .bin: what is in both is seen twice", other.prefix, prefix));
+        }
       }
       ReblendedDataset& added = result_.datasets.emplace_back();
-      added.prefix = blend.prefixes[i];
+      added.prefix = prefix;
       added.old_weight = train_.weights[i];
     }
+    return {};
+  }
+
+  /// What an earlier reblend() of the run has decided.
+  Status take_record() {
+    if (!run_.cache_path) return {};
+    MEG_ASSIGN_OR_RETURN(const auto record, read_reblend_record(*run_.cache_path));
+    if (!record) return {};
+    const bool is_of_run =
+        std::ranges::equal(record->datasets, result_.datasets, {}, &ReblendRecord::Dataset::prefix,
+                           &ReblendedDataset::prefix);
+    if (!is_of_run || record->weights_from > train_.size()) {
+      return make_error(StatusCode::kCorruption,
+                        "{}/{}: expected what reblend has written for the run's datasets, found "
+                        "others",
+                        *run_.cache_path, kReblendRecord);
+    }
+    result_.weights_from = record->weights_from;
+    for (size_t i = 0; i < record->datasets.size(); ++i) {
+      result_.datasets[i].old_weight = record->datasets[i].weight;
+      result_.datasets[i].excluded = record->datasets[i].excluded;
+    }
+    return {};
+  }
+
+  /// Each dataset's samples are drawn in order, so that what it has given is a number.
+  Status count_given() {
     if (consumed_ > train_.size()) {
       return make_error(StatusCode::kInvalidArgument,
                         "`consumed_samples`: expected at most the blend's {}, found {}",
@@ -106,25 +169,26 @@ class Reblender {
     return {};
   }
 
-  /// The number of the run's dataset that a prefix of the new blend names, by whatever path; the
-  /// number of datasets for one that is new.
+  /// The number of the dataset that a prefix names, by whatever path; the number of datasets for
+  /// one that is new.
   Result<size_t> number_of(const std::string& prefix) {
+    std::optional<size_t> viewed;
     for (size_t i = 0; i < result_.datasets.size(); ++i) {
       const std::string& known = result_.datasets[i].prefix;
-      if (known == prefix) return i;
-      std::error_code absent;
-      const bool same_idx = fs::equivalent(known + ".idx", prefix + ".idx", absent);
-      const bool same_bin = fs::equivalent(known + ".bin", prefix + ".bin", absent);
-      if (same_idx && same_bin) {
-        notes_.push_back(fmt::format("{}: the dataset that the run knows as {}", prefix, known));
-        return i;
+      const Sameness found = sameness_of(known, prefix);
+      if (found == Sameness::kSameTokens && !viewed) viewed = i;
+      if (found != Sameness::kSame) continue;
+      if (known != prefix) {
+        result_.notes.push_back(
+            fmt::format("{}: the dataset that the run knows as {}", prefix, known));
       }
-      if (same_bin) {
-        return make_error(StatusCode::kInvalidArgument,
-                          "{}: expected a dataset with tokens of its own, found a view of those of "
-                          "{}, some of which the run has seen",
-                          prefix, known);
-      }
+      return i;
+    }
+    if (viewed && !result_.datasets[*viewed].is_new) {
+      return make_error(StatusCode::kInvalidArgument,
+                        "{}: expected a dataset with tokens of its own, found a view of those of "
+                        "{}, some of which the run has seen",
+                        prefix, result_.datasets[*viewed].prefix);
     }
     return result_.datasets.size();
   }
@@ -174,7 +238,13 @@ class Reblender {
     }
     // A blend is a little longer than what is asked for.
     const int64_t most = total + total / 64 + std::ssize(result_.datasets) + 64;
-    MEG_RETURN_IF_ERROR(draw_at_most(most));
+    if (mixture_.blend) result_.weights_from = consumed_;
+    const DrawSource source{.run = train_,
+                            .consumed = consumed_,
+                            .kept = mixture_.blend ? consumed_ : train_.size(),
+                            .weights_from = result_.weights_from,
+                            .datasets = result_.datasets};
+    MEG_ASSIGN_OR_RETURN(drawn_, draw_samples(source, most, run_.cancelled));
     const std::vector<int64_t> whole = drawn_.counts(result_.datasets.size(), total);
     for (size_t i = 0; i < whole.size(); ++i) {
       result_.datasets[i].to_come = whole[i] - result_.datasets[i].given;
@@ -202,53 +272,43 @@ class Reblender {
     return {};
   }
 
-  Status draw_at_most(int64_t size) {
-    if (!mixture_.blend) {
-      drawn_ = draw_same_blend(train_, consumed_, result_.datasets, size);
-      return {};
-    }
-    MEG_ASSIGN_OR_RETURN(drawn_,
-                         draw_samples(train_, consumed_, result_.datasets, size, run_.cancelled));
-    return {};
-  }
-
   Status continue_indices() {
-    MEG_RETURN_IF_ERROR(check_excluded());
+    MEG_RETURN_IF_ERROR(take_excluded());
     continued_.resize(train_.parts.size());
     return for_each_part(train_.parts.size(), [&](size_t i) {
       return continue_index(i).with_prefix(train_.parts[i].asked.prefix);
     });
   }
 
-  Status check_excluded() const {
+  Status take_excluded() {
     for (const auto& [prefix, ranges] : mixture_.excluded) {
       if (run_.version.dataset_pad == megatron::DatasetPad::kNone) {
-        return make_error(
-            StatusCode::kUnsupported,
-            "{}: documents can be excluded where Megatron pads samples, which {} does "
-            "not",
-            prefix, run_.version.name);
+        return make_error(StatusCode::kUnsupported,
+                          "{}: documents can be excluded where Megatron pads samples, which {} "
+                          "does not",
+                          prefix, run_.version.name);
       }
-      const bool known = std::ranges::any_of(train_.parts, [&prefix = prefix](const RunPart& part) {
-        return part.asked.prefix == prefix;
-      });
-      if (!known) {
+      MEG_ASSIGN_OR_RETURN(const size_t number, number_of(prefix));
+      if (number >= train_.parts.size()) {
         return make_error(StatusCode::kInvalidArgument,
-                          "{}: expected a dataset of the run to exclude documents of", prefix);
+                          "{}: expected a dataset of the run to exclude documents of: of one that "
+                          "is new, a view without them",
+                          prefix);
       }
+      std::vector<dataset::SequenceRange>& all = result_.datasets[number].excluded;
+      all = united(std::move(all), ranges);
     }
     return {};
   }
 
-  Result<std::vector<dataset::SequenceRange>> excluded_sequences(const RunPart& part) const {
+  static Result<std::vector<dataset::SequenceRange>> excluded_sequences(
+      const std::vector<dataset::SequenceRange>& excluded, const dataset::IndexedDataset& dataset) {
     std::vector<dataset::SequenceRange> sequences;
-    const auto found = mixture_.excluded.find(part.asked.prefix);
-    if (found == mixture_.excluded.end()) return sequences;
-    const auto documents = part.dataset->document_indices();
-    for (const auto& [begin, end] : found->second) {
-      if (begin < 0 || begin > end || end > part.dataset->document_count()) {
+    const auto documents = dataset.document_indices();
+    for (const auto& [begin, end] : excluded) {
+      if (begin < 0 || begin > end || end > dataset.document_count()) {
         return make_error(StatusCode::kOutOfRange, "expected documents of [0, {}), found [{}, {})",
-                          part.dataset->document_count(), begin, end);
+                          dataset.document_count(), begin, end);
       }
       sequences.push_back({documents[begin], documents[end]});
     }
@@ -258,7 +318,7 @@ class Reblender {
   Status continue_index(size_t i) {
     const RunPart& part = train_.parts[i];
     ReblendedDataset& report = result_.datasets[i];
-    MEG_ASSIGN_OR_RETURN(auto excluded, excluded_sequences(part));
+    MEG_ASSIGN_OR_RETURN(auto excluded, excluded_sequences(report.excluded, *part.dataset));
     for (const auto& [begin, end] : excluded) {
       report.excluded_sequences +=
           std::max<int64_t>(std::min(end, part.range.end) - std::max(begin, part.range.begin), 0);
@@ -354,7 +414,6 @@ class Reblender {
   std::vector<std::optional<ContinuedIndex>> continued_;  ///< Of the run's datasets.
   DrawnSamples drawn_;
   std::vector<int64_t> needed_;  ///< Samples of each dataset.
-  std::vector<std::string> notes_;
   Reblended result_;
 };
 

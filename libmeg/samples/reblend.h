@@ -20,8 +20,8 @@ struct NewMixture {
   std::optional<Blend> blend;
   /// Of the whole run, with what it has consumed; nullopt: as before.
   std::optional<PerSplit<std::optional<int64_t>>> samples;
-  /// Documents [begin, end) that are no longer to be read, in order and apart, by the prefix that
-  /// the run has for their dataset.
+  /// Documents [begin, end) that are no longer to be read, in order and apart, by the prefix of
+  /// their dataset. Those of earlier calls for the run stay excluded.
   std::map<std::string, std::vector<dataset::SequenceRange>> excluded;
   bool allow_repeats = true;  ///< Else kInvalidArgument where a dataset's tokens do not last.
   /// Folder of the index caches to write; nullopt: nothing is written.
@@ -43,15 +43,18 @@ struct ReblendedDataset {
   int64_t epochs = 1;  ///< Of its index now.
   /// The sample of the run, from 0, with which its first further epoch begins.
   std::optional<int64_t> repeats_at;
-  int64_t excluded_sequences = 0;
-  int64_t changed_samples = 0;  ///< Lost sequences that are excluded, and are shorter.
-  int64_t dropped_samples = 0;  ///< Had nothing else.
+  /// Documents that are no longer read, in order and apart, by earlier calls too.
+  std::vector<dataset::SequenceRange> excluded;
+  int64_t excluded_sequences = 0;  ///< Theirs, in the training split.
+  int64_t changed_samples = 0;     ///< Lost sequences that are excluded, and are shorter.
+  int64_t dropped_samples = 0;     ///< Had nothing else.
 };
 
 struct Reblended {
   GptDataConfig config;  ///< Of the continued run; its train blend is what its flags must say.
   std::vector<ReblendedDataset> datasets;
-  int64_t samples = 0;  ///< Of the whole run.
+  int64_t samples = 0;       ///< Of the whole run.
+  int64_t weights_from = 0;  ///< The sample from which the new weights hold.
   std::vector<IndexCacheReport> caches;
   std::vector<std::string> notes;
 };
@@ -66,9 +69,10 @@ struct Reblended {
 /// and all datasets of the run stay in it: they name the caches, and make Megatron ask each dataset
 /// for enough.
 ///
-/// run: with the cache_path that it had. Errors: kInvalidArgument for a mixture that cannot be met,
-/// kCorruption where a cache of the run cannot be used, so that it is unknown what it read;
-/// kUnsupported for revisions before the caches of blends, those of opening datasets and writing.
+/// run: with the cache_path that it had, which may be one that an earlier call has written. Errors:
+/// kInvalidArgument for a mixture that cannot be met, kCorruption where a cache of the run cannot
+/// be used, so that it is unknown what it read; kUnsupported for revisions before the caches of
+/// blends, packed and mock data and datasets in stores; those of opening datasets and writing.
 Result<Reblended> reblend(const GptDataConfig& run, int64_t consumed, const NewMixture& mixture);
 
 }  // namespace meg::samples

@@ -1,19 +1,27 @@
 #include "libmeg/samples/internal/reblend/drawn_samples.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "libmeg/samples/internal/blend_index.h"
 
 namespace meg::samples {
 namespace {
 
-DrawnSamples draw_seen_samples(const RunSplit& run, int64_t consumed, int64_t size) {
-  DrawnSamples drawn;
-  drawn.datasets.resize(static_cast<size_t>(size));
-  drawn.samples.resize(static_cast<size_t>(size));
-  for (int64_t i = 0; i < consumed; ++i) {
-    const auto [dataset, sample] = run.at(i);
-    drawn.datasets[static_cast<size_t>(i)] = static_cast<int16_t>(dataset);
-    drawn.samples[static_cast<size_t>(i)] = sample;
+/// The datasets of samples that are drawn by the new weights.
+Result<std::vector<int16_t>> draw_datasets(std::span<const ReblendedDataset> datasets, int64_t size,
+                                           const CacheCancelled& cancelled) {
+  std::vector<int16_t> numbers;
+  std::vector<double> weights;
+  for (size_t i = 0; i < datasets.size(); ++i) {
+    if (datasets[i].new_weight == 0) continue;
+    numbers.push_back(static_cast<int16_t>(i));
+    weights.push_back(datasets[i].new_weight);
   }
+  std::vector<int16_t> drawn(static_cast<size_t>(size));
+  std::vector<int64_t> ignored(drawn.size());
+  MEG_RETURN_IF_ERROR(build_blend_index(weights, drawn, ignored, cancelled));
+  for (int16_t& dataset : drawn) dataset = numbers[static_cast<size_t>(dataset)];
   return drawn;
 }
 
@@ -32,40 +40,27 @@ std::vector<int64_t> DrawnSamples::counts(size_t count, int64_t size) const {
   return counts;
 }
 
-Result<DrawnSamples> draw_samples(const RunSplit& run, int64_t consumed,
-                                  std::span<const ReblendedDataset> datasets, int64_t size,
+Result<DrawnSamples> draw_samples(const DrawSource& source, int64_t size,
                                   const CacheCancelled& cancelled) {
-  std::vector<int16_t> numbers;
-  std::vector<double> weights;
-  for (size_t i = 0; i < datasets.size(); ++i) {
-    if (datasets[i].new_weight == 0) continue;
-    numbers.push_back(static_cast<int16_t>(i));
-    weights.push_back(datasets[i].new_weight);
+  const int64_t kept = std::min(source.kept, size);
+  std::vector<int16_t> drawn;
+  if (size > kept) {
+    MEG_ASSIGN_OR_RETURN(drawn,
+                         draw_datasets(source.datasets, size - source.weights_from, cancelled));
   }
-  DrawnSamples drawn = draw_seen_samples(run, consumed, size);
-  const auto behind = static_cast<size_t>(consumed);
-  const auto chosen = std::span(drawn.datasets).subspan(behind);
-  const auto samples = std::span(drawn.samples).subspan(behind);
-  MEG_RETURN_IF_ERROR(build_blend_index(weights, chosen, samples, cancelled));
-  for (size_t i = 0; i < chosen.size(); ++i) {
-    chosen[i] = numbers[static_cast<size_t>(chosen[i])];
-    samples[i] += datasets[static_cast<size_t>(chosen[i])].given;
-  }
-  return drawn;
-}
-
-DrawnSamples draw_same_blend(const RunSplit& run, int64_t consumed,
-                             std::span<const ReblendedDataset> datasets, int64_t size) {
-  DrawnSamples drawn = draw_seen_samples(run, consumed, size);
   std::vector<int64_t> next;
-  for (const ReblendedDataset& each : datasets) next.push_back(each.given);
-  for (int64_t i = consumed; i < size; ++i) {
-    // Beyond the run's own end its blend begins again.
-    const auto dataset = static_cast<size_t>(run.at(i % run.size()).first);
-    drawn.datasets[static_cast<size_t>(i)] = static_cast<int16_t>(dataset);
-    drawn.samples[static_cast<size_t>(i)] = next[dataset]++;
+  for (const ReblendedDataset& each : source.datasets) next.push_back(each.given);
+  DrawnSamples samples;
+  samples.datasets.reserve(static_cast<size_t>(size));
+  samples.samples.reserve(static_cast<size_t>(size));
+  for (int64_t i = 0; i < size; ++i) {
+    auto [dataset, sample] = i < kept ? source.run.at(i) : std::pair<int64_t, int64_t>();
+    if (i >= kept) dataset = drawn[static_cast<size_t>(i - source.weights_from)];
+    if (i >= source.consumed) sample = next[static_cast<size_t>(dataset)]++;
+    samples.datasets.push_back(static_cast<int16_t>(dataset));
+    samples.samples.push_back(sample);
   }
-  return drawn;
+  return samples;
 }
 
 }  // namespace meg::samples

@@ -25,14 +25,20 @@ struct DrawnSamples {
   std::vector<int64_t> counts(size_t count, int64_t size) const;
 };
 
-/// The run's first `consumed` samples, then those of the new weights, each dataset's samples
-/// counted on from what it has given.
-Result<DrawnSamples> draw_samples(const RunSplit& run, int64_t consumed,
-                                  std::span<const ReblendedDataset> datasets, int64_t size,
-                                  const CacheCancelled& cancelled);
+/// What the samples of a continued run are drawn from.
+struct DrawSource {
+  const RunSplit& run;
+  int64_t consumed = 0;
+  /// Samples whose datasets are those that the run's blend has: of the consumed ones, and where the
+  /// weights stay, of all.
+  int64_t kept = 0;
+  int64_t weights_from = 0;  ///< The sample from which new_weight holds; at most `kept`.
+  std::span<const ReblendedDataset> datasets;
+};
 
-/// The same without new weights: the run's blend goes on where it stood.
-DrawnSamples draw_same_blend(const RunSplit& run, int64_t consumed,
-                             std::span<const ReblendedDataset> datasets, int64_t size);
+/// The run's first `consumed` samples, then those with which its blend continues, each dataset's
+/// samples counted on from what it has given.
+Result<DrawnSamples> draw_samples(const DrawSource& source, int64_t size,
+                                  const CacheCancelled& cancelled);
 
 }  // namespace meg::samples

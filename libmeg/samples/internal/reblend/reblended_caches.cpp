@@ -4,19 +4,18 @@
 #include <array>
 #include <filesystem>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <span>
 #include <utility>
 
 #include "libmeg/io/atomic_file.h"
+#include "libmeg/io/atomic_folder.h"
 #include "libmeg/numpy/npy.h"
 #include "libmeg/samples/cache/internal/blend_index_cache.h"
 #include "libmeg/samples/cache/internal/cache_files.h"
 #include "libmeg/samples/cache/internal/cache_place.h"
 #include "libmeg/samples/cache/internal/cache_source.h"
 #include "libmeg/samples/internal/blend_datasets.h"
-
-// Everything is written into a folder beside, which then appears by one rename.
+#include "libmeg/samples/internal/reblend/reblend_record.h"
 
 namespace meg::samples {
 namespace {
@@ -38,30 +37,22 @@ class CacheWriter {
  public:
   explicit CacheWriter(const ContinuedRun& run) : run_(run) {}
 
-  Result<std::vector<IndexCacheReport>> write(const fs::path& folder) {
+  Result<std::vector<IndexCacheReport>> write(const std::string& path) {
     std::error_code error;
-    if (fs::exists(folder, error) && !fs::is_empty(folder, error)) {
+    if (fs::exists(path, error) && !fs::is_empty(path, error)) {
       return make_error(StatusCode::kInvalidArgument,
-                        "{}: expected no folder, or an empty one, for the new caches",
-                        folder.string());
+                        "{}: expected no folder, or an empty one, for the new caches", path);
     }
-    fs::path partial = folder;
-    if (!partial.has_filename()) partial = partial.parent_path();
-    const fs::path target = partial;
-    partial += ".partial";
-    fs::remove_all(partial, error);
-    fs::create_directories(partial, error);
-    if (error) return errno_error(error.value(), partial.string());
-    auto caches = write_into(partial);
-    if (caches.has_value()) fs::rename(partial, target, error);
-    if (caches.has_value() && !error) {
-      for (IndexCacheReport& cache : *caches) move_paths(cache, target);
-      return caches;
-    }
-    std::error_code ignored;
-    fs::permissions(partial, fs::perms::owner_all, ignored);
-    fs::remove_all(partial, ignored);
-    if (caches.has_value()) return errno_error(error.value(), target.string());
+    MEG_ASSIGN_OR_RETURN(io::AtomicFolder folder, io::AtomicFolder::create(path));
+    MEG_ASSIGN_OR_RETURN(auto caches, write_into(folder.staging_path()));
+    MEG_RETURN_IF_ERROR(folder.commit());
+    for (IndexCacheReport& cache : caches) move_paths(cache, folder.path());
+    // Without its cache Megatron would silently build another mixture: where the folder cannot be
+    // written, it fails.
+    fs::permissions(folder.path(),
+                    fs::perms::owner_write | fs::perms::group_write | fs::perms::others_write,
+                    fs::perm_options::remove, error);
+    if (error) return errno_error(error.value(), folder.path());
     return caches;
   }
 
@@ -89,14 +80,6 @@ class CacheWriter {
       return make_error(StatusCode::kInternal, "{}: {}", cache.description, cache.reason);
     }
     MEG_RETURN_IF_ERROR(write_record(folder));
-    // Without its cache Megatron would silently build another mixture: where the folder cannot be
-    // written, it fails.
-    std::error_code error;
-    fs::permissions(folder,
-                    fs::perms::owner_read | fs::perms::owner_exec | fs::perms::group_read |
-                        fs::perms::group_exec | fs::perms::others_read | fs::perms::others_exec,
-                    error);
-    if (error) return errno_error(error.value(), folder.string());
     return std::move(built.caches);
   }
 
@@ -129,7 +112,15 @@ class CacheWriter {
     std::vector<int64_t> sizes;
     for (size_t i = 0; i < opened->parts.size(); ++i) {
       const RunPart& run = opened->parts[i];
-      const ContinuedIndex index(run.cache.index, run.cache.plan, {});
+      ContinuedIndex index(run.cache.index, run.cache.plan,
+                           {.lengths = run.dataset->sequence_lengths(),
+                            .range = run.range,
+                            .tokens = run.totals.tokens,
+                            .seed = static_cast<uint32_t>(config.seed)});
+      if (plan.is_alone) {
+        // A run that has become longer evaluates more often.
+        MEG_RETURN_IF_ERROR(index.extend(plan.samples.value_or(0), config.cancelled));
+      }
       MEG_RETURN_IF_ERROR(write_index(split, plan.part(blend, i), run, index, sets));
       sizes.push_back(index.samples());
     }
@@ -214,22 +205,18 @@ class CacheWriter {
   }
 
   Status write_record(const fs::path& folder) const {
-    nlohmann::ordered_json record;
-    record["consumed_samples"] = run_.consumed;
-    record["samples"] = run_.now.samples;
+    ReblendRecord record{.consumed = run_.consumed,
+                         .samples = run_.now.samples,
+                         .weights_from = run_.now.weights_from,
+                         .datasets = {}};
     for (const ReblendedDataset& each : run_.now.datasets) {
-      record["datasets"].push_back({{"prefix", each.prefix},
-                                    {"old_weight", each.old_weight},
-                                    {"new_weight", each.new_weight},
-                                    {"given", each.given},
-                                    {"to_come", each.to_come}});
+      record.datasets.push_back({.prefix = each.prefix,
+                                 .weight = each.new_weight,
+                                 .given = each.given,
+                                 .to_come = each.to_come,
+                                 .excluded = each.excluded});
     }
-    MEG_ASSIGN_OR_RETURN(io::AtomicFile file,
-                         io::AtomicFile::create_under_lock((folder / kReblendRecord).string()));
-    const std::string text =
-        record.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
-    MEG_RETURN_IF_ERROR(file.write(std::as_bytes(std::span(text))));
-    return file.commit();
+    return write_reblend_record(record, folder.string());
   }
 
   const ContinuedRun& run_;
