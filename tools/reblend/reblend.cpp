@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -19,18 +20,22 @@
 #include "tools/common/json_output.h"
 #include "tools/common/report.h"
 #include "tools/common/run_program.h"
+#include "tools/reblend/checkpoint_run.h"
+#include "tools/reblend/reblend_answer.h"
 
 namespace meg::tools {
 namespace {
-
-using nlohmann::ordered_json;
 
 struct Arguments {
   megatron::ArgumentValues args;
   DataFlags data;
   std::vector<std::string> new_blend;
   std::vector<std::string> exclude_documents;
+  std::optional<std::string> load;
+  std::optional<int64_t> ckpt_step;
   std::optional<int64_t> consumed_samples;
+  std::optional<int64_t> iteration;
+  CheckpointRun run;  ///< Where `load` is given.
   std::optional<int64_t> new_train_iters;
   std::optional<int64_t> new_train_samples;
   std::optional<std::string> output;
@@ -39,30 +44,42 @@ struct Arguments {
   bool json = false;
 };
 
+/// One flag says where the run is.
+Status check_place(const Arguments& arguments) {
+  const int given = static_cast<int>(arguments.load.has_value()) +
+                    static_cast<int>(arguments.consumed_samples.has_value()) +
+                    static_cast<int>(arguments.iteration.has_value());
+  if (given == 1 && (arguments.load || !arguments.ckpt_step)) return {};
+  // A checkpoint without the count leaves it to a flag.
+  if (given == 2 && arguments.load && arguments.consumed_samples) return {};
+  return {StatusCode::kInvalidArgument,
+          given == 0 ? "--load, --consumed-samples or --iteration is required"
+          : given == 1
+              ? "--ckpt-step needs --load"
+              : "expected one of --load, --consumed-samples and --iteration, found several: "
+                "--ckpt-step chooses the iteration of --load"};
+}
+
 std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments) {
   Flags flags("reblend",
               "continues with another blend in the middle of a training run: no sample twice, none "
               "lost.");
-  flags.usage("--new-blend WEIGHT PREFIX ... --consumed-samples N FLAGS-OF-THE-RUN");
+  flags.usage(
+      "--new-blend WEIGHT PREFIX ... --load CHECKPOINT | --consumed-samples N FLAGS-OF-THE-RUN");
   flags.examples(
-      {"reblend --new-blend 0.2 web_text_document 0.8 books_text_document --consumed-samples 25600 "
-       "--new-data-cache-path cache2 --data-path 0.5 web_text_document 0.5 books_text_document "
-       "--split 969,30,1 --seq-length 1024 --global-batch-size 256 --train-iters 1000 "
-       "--data-cache-path cache --vocab-file gpt2-vocab.json --merge-file gpt2-merges.txt",
-       "reblend --dry-run --new-blend 1 web_text_document 2 code_text_document --consumed-samples "
-       "25600 --data-path web_text_document --seq-length 1024 --global-batch-size 256 "
-       "--train-iters "
-       "1000 --vocab-file gpt2-vocab.json --merge-file gpt2-merges.txt"});
+      {"reblend --new-blend 0.2 web_text_document 0.8 books_text_document --load checkpoints "
+       "--new-data-cache-path cache2",
+       "reblend --exclude-documents web_text_document=5,10:20 --load checkpoints --ckpt-step 2000 "
+       "--new-data-cache-path cache2",
+       "reblend --dry-run --new-blend 1 web_text_document 2 code_text_document --iteration 100 "
+       "--data-path web_text_document --seq-length 1024 --global-batch-size 256 --train-iters 1000 "
+       "--vocab-file gpt2-vocab.json --merge-file gpt2-merges.txt"});
   flags.group("The continued run");
   flags.list("--new-blend", &arguments.new_blend, "WEIGHT PREFIX",
              "the blend from the next sample on, as --data-path has it");
   flags.list(
       "--exclude-documents", &arguments.exclude_documents, "PREFIX=LIST",
       "documents of a dataset that are not read any more, such as web_text_document=5,10:20");
-  flags
-      .value("--consumed-samples", &arguments.consumed_samples, "N",
-             "samples that the run has trained on: consumed_train_samples of its checkpoint")
-      .range(0, INT64_MAX);
   flags
       .value("--new-train-iters", &arguments.new_train_iters, "N",
              "iterations of the whole run from now on (default: --train-iters)")
@@ -73,6 +90,21 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
       .range(1, INT64_MAX);
   flags.toggle("--no-repeats", &arguments.no_repeats,
                "fail where a dataset has too few samples that the run has not seen");
+  flags.group("The run until now");
+  flags.value("--load", &arguments.load, "DIR",
+              "checkpoint whose args have the run's flags and consumed samples");
+  flags
+      .value("--ckpt-step", &arguments.ckpt_step, "N",
+             "iteration of the checkpoint instead of the tracker's")
+      .range(0, INT64_MAX);
+  flags
+      .value("--consumed-samples", &arguments.consumed_samples, "N",
+             "samples that the run has trained on: consumed_train_samples of its checkpoint")
+      .range(0, INT64_MAX);
+  flags
+      .value("--iteration", &arguments.iteration, "N",
+             "the same as iterations of the run's batch sizes, ramp-up and all")
+      .range(0, INT64_MAX);
   flags.group("Output");
   flags.value("--new-data-cache-path", &arguments.output, "DIR",
               "new folder for the index caches of the continued run");
@@ -81,11 +113,17 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
   flags.toggle("--json", &arguments.json, "print one JSON object");
   declare_data_flags(flags, arguments.data, arguments.args);
   if (const std::optional<int> code = flags.parse(argc, argv)) return code;
-  Status status = finish_data_flags(arguments.args, arguments.data);
+  Status status = check_place(arguments);
+  if (!status.ok()) return fail_usage(status);
+  if (arguments.load) {
+    auto run = take_run_of_checkpoint(*arguments.load, arguments.ckpt_step, arguments.args);
+    if (!run.has_value()) return fail_by_code(run.error());
+    arguments.run = *std::move(run);
+  }
+  status = finish_data_flags(arguments.args, arguments.data);
   const auto usage = [&](std::string message) {
     if (status.ok()) status = Status(StatusCode::kInvalidArgument, std::move(message));
   };
-  if (!arguments.consumed_samples) usage("--consumed-samples is required");
   if (arguments.new_blend.empty() && arguments.exclude_documents.empty()) {
     usage("--new-blend or --exclude-documents is required");
   }
@@ -94,6 +132,32 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
   }
   if (status.ok()) return std::nullopt;
   return fail_usage(status);
+}
+
+/// The samples that the run has consumed.
+Result<int64_t> consumed_samples(const Arguments& arguments, const samples::DataRun& run) {
+  if (arguments.iteration) return run.batches.consumed_before(*arguments.iteration + 1);
+  if (!arguments.load) return *arguments.consumed_samples;
+  const CheckpointRun& loaded = arguments.run;
+  const std::optional<int64_t> given = arguments.consumed_samples;
+  if (!loaded.consumed_samples && !given) {
+    return make_error(StatusCode::kNotFound,
+                      "{}: expected consumed_train_samples in its args, found none: "
+                      "--consumed-samples says it",
+                      loaded.folder);
+  }
+  if (loaded.consumed_samples && given && *given != *loaded.consumed_samples) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "--consumed-samples: expected {} as in the args of {}, found {}",
+                      *loaded.consumed_samples, loaded.folder, *given);
+  }
+  const int64_t consumed = loaded.consumed_samples ? *loaded.consumed_samples : *given;
+  if (loaded.iteration && run.batches.consumed_before(*loaded.iteration + 1) != consumed) {
+    note(fmt::format("{}: {} samples at iteration {}, not {}: the run has had other batch sizes",
+                     loaded.folder, consumed, *loaded.iteration,
+                     run.batches.consumed_before(*loaded.iteration + 1)));
+  }
+  return consumed;
 }
 
 Status exclude(const std::vector<std::string>& words, samples::NewMixture& mixture) {
@@ -137,115 +201,50 @@ Result<samples::NewMixture> mixture_of(const Arguments& arguments, const samples
   return mixture;
 }
 
-/// The flags that differ from those of the run until now.
-std::vector<std::string> new_flags(const samples::Reblended& reblended, bool own_splits) {
-  std::vector<std::string> words = {own_splits ? "--train-data-path" : "--data-path"};
-  const auto& config = reblended.config;
-  const samples::Blend& blend =
-      own_splits ? *config.per_split[samples::split_number(samples::Split::kTrain)] : *config.blend;
+void add_blend(const char* flag, const samples::Blend& blend, std::vector<std::string>& words) {
+  words.emplace_back(flag);
   for (size_t i = 0; i < blend.prefixes.size(); ++i) {
     if (blend.weights) words.push_back(fmt::format("{}", (*blend.weights)[i]));
     words.push_back(blend.prefixes[i]);
   }
+}
+
+/// The flags that differ from those of the run until now.
+std::vector<std::string> new_flags(const Arguments& arguments,
+                                   const samples::Reblended& reblended) {
+  std::vector<std::string> words;
+  const auto& config = reblended.config;
+  if (config.blend) {
+    add_blend("--data-path", *config.blend, words);
+  } else {
+    const auto& [train, valid, test] = config.per_split;
+    add_blend("--train-data-path", *train, words);
+    // One file has named all three.
+    const bool all = arguments.data.per_split_data_args_path.has_value();
+    if (all && valid) add_blend("--valid-data-path", *valid, words);
+    if (all && test) add_blend("--test-data-path", *test, words);
+  }
   if (config.cache_path) words.insert(words.end(), {"--data-cache-path", *config.cache_path});
+  const auto add_length = [&](const char* flag, std::optional<int64_t> length) {
+    if (length) words.insert(words.end(), {flag, std::to_string(*length)});
+  };
+  add_length("--train-iters", arguments.new_train_iters);
+  add_length("--train-samples", arguments.new_train_samples);
   return words;
 }
 
-/// The samples after which the first dataset repeats, if the mixture went on for ever; nullopt:
-/// none can be named.
-std::optional<double> samples_until_repeat(const samples::Reblended& reblended) {
-  std::optional<double> least;
-  for (const samples::ReblendedDataset& each : reblended.datasets) {
-    if (each.new_weight == 0) continue;
-    const double lasts = static_cast<double>(std::max<int64_t>(each.left, 0)) / each.new_weight;
-    least = std::min(least.value_or(lasts), lasts);
-  }
-  return least;
-}
-
-ordered_json json_of(const samples::Reblended& reblended, const samples::DataRun& run,
-                     int64_t consumed) {
-  const int64_t length = run.config.sequence_length;
-  ordered_json object = json_object();
-  object["consumed_samples"] = consumed;
-  object["samples"] = reblended.samples;
-  object["iteration"] = run.batches.step_of(consumed) - 1;
-  object["sequence_length"] = length;
-  object["datasets"] = ordered_json::array();
-  for (const samples::ReblendedDataset& each : reblended.datasets) {
-    ordered_json entry;
-    entry["prefix"] = each.prefix;
-    entry["new"] = each.is_new;
-    entry["old_weight"] = each.old_weight;
-    entry["new_weight"] = each.new_weight;
-    entry["given"] = each.given;
-    entry["given_tokens"] = each.given * length;
-    entry["left"] = each.left < 0 ? ordered_json() : ordered_json(each.left);
-    entry["left_tokens"] = each.left < 0 ? ordered_json() : ordered_json(each.left * length);
-    entry["to_come"] = each.to_come;
-    entry["epoch_tokens"] = each.epoch_tokens;
-    entry["repeats_at"] = each.repeats_at ? ordered_json(*each.repeats_at) : ordered_json();
-    object["datasets"].push_back(entry);
-  }
-  object["flags"] = new_flags(reblended, !reblended.config.blend.has_value());
-  return object;
-}
-
-double epochs_of(int64_t samples, int64_t sequence_length, int64_t epoch_tokens) {
-  return static_cast<double>(samples) * static_cast<double>(sequence_length) /
-         static_cast<double>(epoch_tokens);
-}
-
-void print_dataset(const samples::ReblendedDataset& each, const samples::DataRun& run) {
-  const int64_t length = run.config.sequence_length;
-  fmt::print("{}{}\n", each.prefix, each.is_new ? " (new)" : "");
-  fmt::print("  weight: {:.6g} -> {:.6g}\n", each.old_weight, each.new_weight);
-  fmt::print("  given: {} samples, {} tokens, {:.3f} epochs\n", each.given, each.given * length,
-             epochs_of(each.given, length, each.epoch_tokens));
-  if (each.left < 0) {
-    fmt::print("  left: its {} epochs are shuffled together, so that it repeats at any time\n",
-               each.epochs);
-  } else {
-    fmt::print("  left before it repeats: {} samples, {} tokens\n", each.left, each.left * length);
-  }
-  fmt::print("  to come: {} samples, {} tokens, to epoch {:.3f}\n", each.to_come,
-             each.to_come * length,
-             epochs_of(each.given + each.to_come, length, each.epoch_tokens));
-  if (each.excluded_sequences > 0) {
-    fmt::print("  excluded: {} sequences, {} samples become shorter, {} of them are dropped\n",
-               each.excluded_sequences, each.changed_samples, each.dropped_samples);
-  }
-  if (each.repeats_at) {
-    fmt::print("  repeats: from sample {} on, iteration {}\n", *each.repeats_at,
-               run.batches.step_of(*each.repeats_at));
-  }
-}
-
-void print_answer(const samples::Reblended& reblended, const samples::DataRun& run,
-                  int64_t consumed) {
-  const int64_t length = run.config.sequence_length;
-  for (const samples::ReblendedDataset& each : reblended.datasets) print_dataset(each, run);
-  const int64_t rest = reblended.samples - consumed;
-  fmt::print("the run: {} samples, {} tokens to come\n", rest, rest * length);
-  if (const auto lasts = samples_until_repeat(reblended)) {
-    const auto samples = static_cast<int64_t>(std::min(*lasts, 9e15));
-    fmt::print(
-        "the new mixture lasts {} samples, {} iterations, {} tokens before a dataset repeats\n",
-        samples, run.batches.step_of(consumed + samples) - run.batches.step_of(consumed),
-        samples * length);
-  }
-  if (!reblended.config.cache_path) return;
-  fmt::print("wrote {}: {} caches\n", *reblended.config.cache_path, reblended.caches.size());
-  fmt::print("continue with the run's flags, but\n ");
-  for (const std::string& word : new_flags(reblended, !reblended.config.blend.has_value())) {
-    fmt::print(" {}", word);
-  }
-  fmt::print("\n");
+/// The run's flags that the new ones replace.
+std::vector<std::string> dropped_flags(const DataFlags& data) {
+  std::vector<std::string> dropped;
+  if (data.data_args_path) dropped.emplace_back("--data-args-path");
+  if (data.per_split_data_args_path) dropped.emplace_back("--per-split-data-args-path");
+  return dropped;
 }
 
 int main(int argc, const char* const* argv) {
   Arguments arguments;
   if (const std::optional<int> code = parse(argc, argv, arguments)) return *code;
+  for (const std::string& text : arguments.run.notes) note(text);
   const Result<samples::DataRun> run = resolve_data_flags(arguments.data, environment_world_size());
   if (!run.has_value()) return fail_by_code(run.error());
   for (const std::string& text : run->notes) note(text);
@@ -254,16 +253,22 @@ int main(int argc, const char* const* argv) {
                        "--dataloader-type cyclic: samples are shuffled again by the data loader"));
   }
   stop_at_signals();
+  const auto consumed = consumed_samples(arguments, *run);
+  if (!consumed.has_value()) return fail_by_code(consumed.error());
   const auto mixture = mixture_of(arguments, *run);
   if (!mixture.has_value()) return fail_usage(mixture.error());
-  const int64_t consumed = *arguments.consumed_samples;
-  const auto reblended = samples::reblend(run->config, consumed, *mixture);
+  const auto reblended = samples::reblend(run->config, *consumed, *mixture);
   if (!reblended.has_value()) return fail(reblended.error());
   for (const std::string& text : reblended->notes) note(text);
+  const ReblendAnswer answer{.reblended = *reblended,
+                             .run = *run,
+                             .consumed = *consumed,
+                             .flags = new_flags(arguments, *reblended),
+                             .dropped = dropped_flags(arguments.data)};
   if (arguments.json) {
-    print_json(json_of(*reblended, *run, consumed));
+    print_json(json_of(answer));
   } else {
-    print_answer(*reblended, *run, consumed);
+    print_answer(answer);
   }
   return 0;
 }

@@ -195,6 +195,10 @@ class Reblend(unittest.TestCase):
             self.assertEqual((told["given"], told["to_come"]), (given, len(samples) - given))
             if told["left"] is None:
                 continue
+            if told["left"] == 0:  # its further epochs have begun
+                self.assertEqual(told["repeats_at"], next((i for i, sample in enumerate(after[0])
+                                                           if i >= consumed and sample[0] == number), None))
+                continue
             # Each token once before the first one comes again.
             whole = samples[: given + told["left"]]
             tokens = [token for sample in whole for token in sample[1]]
@@ -223,12 +227,83 @@ class Reblend(unittest.TestCase):
                 found = self.run_program("prepare_cache", "--json", *self.flags_of(following))
                 self.assertEqual(found.returncode, 0, found.stderr)
                 self.assertEqual({cache["outcome"] for cache in json.loads(found.stdout)["caches"]}, {"found"})
+        self.check_newer(cases, afters)
+
+    def check_newer(self, cases, afters):
+        """megatron-core 0.19.2 reads the same."""
         if not os.path.isdir(NEWER):
             self.skipTest("no megatron-core 0.19.2: scripts/setup.sh unpacks it")
         done = subprocess.run([sys.executable, __file__, "--read", NEWER], input=json.dumps(cases), capture_output=True,
                               text=True, timeout=300)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(json.loads(done.stdout.splitlines()[-1]), afters)
+
+    def test_a_run_is_reblended_again_and_again(self):
+        cases, afters = [], []
+        for number in range(200, 200 + CASES):
+            case, consumed, blend, _ = self.draw_case(number)
+            chooser = random.Random(number)
+            after = answer(case)
+            known = list(dict.fromkeys(self.prefixes_of(case) + blend[1::2]))
+            for turn in range(3):
+                with self.subTest(number=number, turn=turn):
+                    before = after
+                    case, said = self.reblend(case, consumed, blend)
+                    after = answer(case)
+                    self.check(case, consumed, blend, before, after, said)
+                    weights = {each["prefix"]: each["new_weight"] for each in said["datasets"]}
+                    if turn > 0:
+                        self.assertEqual({each["prefix"]: each["old_weight"] for each in said["datasets"]
+                                          if not each["new"]}, {prefix: old[prefix] for prefix in old})
+                    old = weights
+                    cases.append(case)
+                    afters.append(after)
+                # Now and then the run has gone back to an older checkpoint.
+                consumed = chooser.randint(consumed // 2, case["samples"][0] - 1)
+                chosen = [prefix for prefix in known if chooser.random() < 0.6] or known[:1]
+                blend = [word for prefix in chosen for word in (chooser.choice(["1", "0.25", "3"]), prefix)]
+        self.check_newer(cases, afters)
+
+    @staticmethod
+    def prefixes_of(case):
+        words = case.get("data") or case["train"]
+        return words[1::2] if len(words) > 1 else words
+
+    def test_what_is_excluded_stays_excluded(self):
+        for number in range(300, 304):
+            case, consumed, _, documents = self.draw_case(number)
+            chooser = random.Random(number)
+            prefix = self.prefixes_of(case)[-1]
+            gone = set()
+            for turn in range(3):
+                chosen = sorted(chooser.sample(range(len(documents[prefix])), 3)) if turn < 2 else []
+                gone |= {token for i in chosen for token in documents[prefix][i]}
+                # The last one only has other weights, and the run becomes longer: a further epoch comes.
+                flags = ["--exclude-documents", f"{prefix}={','.join(map(str, chosen))}"] if chosen else [
+                    "--new-train-samples", case["samples"][0] * 3, "--micro-batch-size", 1, "--eval-iters", 0]
+                blend = [] if chosen else ["1", prefix]
+                with self.subTest(number=number, turn=turn):
+                    case, said = self.reblend(case, consumed, blend, *flags)
+                    case["samples"] = [said["samples"], *(case["samples"][1:] if chosen else [0, 0])]
+                    after = samples_of(datasets_of(case)[0], case["samples"][0])
+                    self.assertFalse(gone & {token for sample in after[consumed:] for token in sample[1]})
+                consumed = chooser.randint(consumed, case["samples"][0] - 1)
+
+    def test_the_same_blend_goes_on_in_a_longer_run(self):
+        case, consumed, _, _ = self.draw_case(400)
+        prefix = self.prefixes_of(case)[0]
+        for turn, total in enumerate((500, 900)):
+            before = answer(case)
+            case, said = self.reblend(case, consumed, [], "--exclude-documents", f"{prefix}={turn}", "--new-train-samples",
+                                      total, "--micro-batch-size", 1, "--eval-iters", 0)
+            case["samples"] = [total, 0, 0]
+            after = samples_of(datasets_of(case)[0], total)
+            self.assertEqual([sample[1:] for sample in after[:consumed]], [sample[1:] for sample in before[0][:consumed]])
+            weights = {each["prefix"]: each["new_weight"] for each in said["datasets"]}
+            for number, name in enumerate(self.prefixes_of(case)):
+                part = sum(sample[0] == number for sample in after)
+                self.assertLessEqual(abs(part - total * weights[name]), 2)
+            consumed = 450
 
     def test_excluded_documents_are_not_read_again(self):
         for number in range(100, 106):
