@@ -254,8 +254,9 @@ Status IndexedDatasetBuilder::publish_all(std::span<const Finished> datasets) {
 }
 
 Status IndexedDatasetBuilder::finish_all(std::span<IndexedDatasetBuilder* const> builders,
-                                         const std::function<Status()>& before_publishing) {
-  std::vector<io::AtomicFile*> files;
+                                         const std::function<Status()>& before_publishing,
+                                         std::span<io::AtomicFile* const> beside) {
+  std::vector<io::AtomicFile*> files(beside.begin(), beside.end());
   for (IndexedDatasetBuilder* builder : builders) {
     MEG_RETURN_IF_ERROR(builder->state_->complete());
     files.push_back(&builder->state_->bin);

@@ -13,6 +13,7 @@
 #include "libmeg/dataset/dataset_tokenizer.h"
 #include "libmeg/dataset/index_format.h"
 #include "libmeg/dataset/shard_run.h"
+#include "libmeg/io/atomic_file.h"
 #include "libmeg/io/file_descriptor.h"
 
 namespace meg::dataset {
@@ -109,9 +110,11 @@ class IndexedDatasetBuilder {
   Status finish();
 
   /// finish() of several: all are complete and on the device before the first file is renamed.
-  /// before_publishing: called in between; may be empty.
+  /// before_publishing: called in between; may be empty. beside: further files, which are published
+  /// with them; older ones of all go before the first new one appears.
   static Status finish_all(std::span<IndexedDatasetBuilder* const> builders,
-                           const std::function<Status()>& before_publishing = {});
+                           const std::function<Status()>& before_publishing = {},
+                           std::span<io::AtomicFile* const> beside = {});
 
   /// A dataset that a resumable builder has finished.
   struct Finished {

@@ -6,6 +6,15 @@
 namespace meg::packing {
 namespace {
 
+/// None of them has a form for tools, which it would leave out silently.
+constexpr std::string_view kNoTools =
+    R"({% for message in messages %}{% if message['tool_calls'] or message['function_call'] %})"
+    R"({{ raise_exception('message ' ~ loop.index0 ~ ': this template has no form for tool calls') }})"
+    R"({% endif %}{% if message['content'] is not string %}{{ raise_exception('message ' ~ )"
+    R"(loop.index0 ~ ': this template takes a text as content, no list of parts') }}{% endif %})"
+    R"({% endfor %}{% if tools or documents %}{{ raise_exception('this template has no form for )"
+    R"(tools and documents') }}{% endif %})";
+
 constexpr std::string_view kChatMl =
     R"({% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' }})"
     R"({% if message['role'] == 'assistant' %})"
@@ -40,7 +49,8 @@ constexpr std::string_view kNemotronHAligned =
     R"({% elif message['role'] == 'user' %})"
     R"({{ '<SPECIAL_11>User\n' + content + '\n<SPECIAL_11>Assistant\n' }})"
     R"({% elif message['role'] == 'assistant' %})"
-    R"({% generation %}{{ content + '\n' }}{% endgeneration %}{% endif %}{% endfor %})";
+    R"({% generation %}{{ content + '\n' }}{% endgeneration %}{% else %}{{ raise_exception()"
+    R"('expected system, user and assistant, found ' + message['role']) }}{% endif %}{% endfor %})";
 
 constexpr std::string_view kNemotronNanoV2 =
     R"({% for message in messages %}{% set content = message['content'] %})"
@@ -50,8 +60,9 @@ constexpr std::string_view kNemotronNanoV2 =
     R"(content.replace('/think', '').replace('/no_think', '').strip() + '\n' }})"
     R"({% elif message['role'] == 'assistant' %}{{ '<SPECIAL_11>Assistant\n' }})"
     R"({% generation %}{{ content.strip() + '\n<SPECIAL_12>\n' }}{% endgeneration %})"
-    R"({% endif %}{% endfor %}{% if add_generation_prompt %}{{ '<SPECIAL_11>Assistant\n' }})"
-    R"({% endif %})";
+    R"({% else %}{{ raise_exception('expected system, user and assistant, found ' )"
+    R"(+ message['role']) }}{% endif %}{% endfor %}{% if add_generation_prompt %})"
+    R"({{ '<SPECIAL_11>Assistant\n' }}{% endif %})";
 
 constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kTemplates = {
     {{"chatml", kChatMl},
@@ -70,7 +81,7 @@ std::vector<std::string> builtin_template_names() {
 
 Result<chat::ChatTemplate> builtin_template(std::string_view name) {
   for (const auto& [known, source] : kTemplates) {
-    if (known == name) return chat::ChatTemplate::parse(source);
+    if (known == name) return chat::ChatTemplate::parse(std::string(kNoTools).append(source));
   }
   return make_error(StatusCode::kNotFound, "no built-in chat template is named {}", name);
 }

@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "libmeg/text/printable.h"
 
@@ -36,6 +38,80 @@ template <class... Args>
 Status bad(fmt::format_string<Args...> format, Args&&... args) {
   return Status(StatusCode::kCorruption,
                 "byte 1: " + fmt::format(format, std::forward<Args>(args)...));
+}
+
+/// ordered_json looks for every key that it reads among all others of its object, and copies nested
+/// values by recursion.
+constexpr int64_t kMostKeys = 1000;
+constexpr size_t kMostNesting = 1000;
+
+/// Stops where JSON has more keys in an object, or more nested values, than that.
+class ShapeReader : public nlohmann::json_sax<Json> {
+ public:
+  bool null() override { return true; }
+
+  bool boolean(bool) override { return true; }
+
+  bool number_integer(number_integer_t) override { return true; }
+
+  bool number_unsigned(number_unsigned_t) override { return true; }
+
+  bool number_float(number_float_t, const string_t&) override { return true; }
+
+  bool string(string_t&) override { return true; }
+
+  bool binary(binary_t&) override { return true; }
+
+  bool start_object(size_t) override { return start(); }
+
+  bool key(string_t&) override {
+    too_wide_ = ++keys_.back() > kMostKeys;
+    return !too_wide_;
+  }
+
+  bool end_object() override { return end(); }
+
+  bool start_array(size_t) override { return start(); }
+
+  bool end_array() override { return end(); }
+
+  bool parse_error(size_t, const std::string&, const nlohmann::detail::exception&) override {
+    return false;
+  }
+
+  /// An error of the JSON itself is none of the shape's.
+  Status status() const {
+    if (too_wide_) return bad("expected at most {} keys in an object, found more", kMostKeys);
+    if (too_deep_) return bad("expected at most {} nested values, found more", kMostNesting);
+    return Status();
+  }
+
+ private:
+  bool start() {
+    keys_.push_back(0);
+    too_deep_ = keys_.size() > kMostNesting;
+    return !too_deep_;
+  }
+
+  bool end() {
+    keys_.pop_back();
+    return true;
+  }
+
+  std::vector<int64_t> keys_;  // of the objects and lists that are open
+  bool too_wide_ = false;
+  bool too_deep_ = false;
+};
+
+/// Reads JSON whose shape is bounded; a discarded value where it is none.
+Result<Json> parse_bounded(std::string_view json) {
+  const auto is_suspect = [](char c) { return c == ':' || c == '[' || c == '{'; };
+  if (std::ranges::count_if(json, is_suspect) > kMostKeys) {
+    ShapeReader shape;
+    Json::sax_parse(json, &shape);
+    MEG_RETURN_IF_ERROR(shape.status());
+  }
+  return Json::parse(json, nullptr, /*allow_exceptions=*/false);
 }
 
 Result<std::string_view> role_named(const Json& name, size_t message) {
@@ -88,9 +164,23 @@ class Reader {
       learned["content"] = std::move(content);
     }
     learned["role"] = role;
+    MEG_RETURN_IF_ERROR(check_content(learned, number));
     MEG_ASSIGN_OR_RETURN(const bool counts, has_weight(learned, number));
     add(std::move(learned), is_learned && counts);
     return Status();
+  }
+
+  /// Templates print what is no text as Python would, such as None.
+  static Status check_content(const Json& message, size_t number) {
+    const auto content = message.find("content");
+    const bool is_missing = content == message.end() || content->is_null();
+    if (is_missing && (message.contains("tool_calls") || message.contains("function_call"))) {
+      return Status();
+    }
+    if (is_missing) return bad("message {}: expected \"content\", found none", number);
+    if (content->is_string() || content->is_array()) return Status();
+    return bad("message {}: \"content\": expected text or a list of parts, found {}", number,
+               content->type_name());
   }
 
   /// OpenAI's `weight` of an answer.
@@ -99,7 +189,7 @@ class Reader {
     if (weight == message.end() || weight->is_null()) return true;
     if (*weight == 0 || *weight == 1) return *weight == 1;
     return bad("message {}: \"weight\": expected 0 or 1, found {}", number,
-               text::printable_name(weight->dump(-1, ' ', true, Json::error_handler_t::replace)));
+               weight->is_number() ? weight->dump() : weight->type_name());
   }
 
   void add(Json message, bool is_learned) {
@@ -137,7 +227,8 @@ Status take_variables(Json& line, Json& variables) {
     Json value = std::move(*found);
     // Where a data set's columns have one type, lists are stored as text.
     if (value.is_string()) {
-      value = Json::parse(value.get_ref<const std::string&>(), nullptr, false);
+      const std::string text = std::move(value.get_ref<std::string&>());
+      MEG_ASSIGN_OR_RETURN(value, parse_bounded(text));
     }
     if (!value.is_array()) return bad("\"{}\": expected a list", key);
     if (!value.empty()) variables[key] = std::move(value);
@@ -156,7 +247,7 @@ Status take_variables(Json& line, Json& variables) {
 }  // namespace
 
 Result<Conversation> read_conversation(std::string_view json) {
-  Json line = Json::parse(json, nullptr, /*allow_exceptions=*/false);
+  MEG_ASSIGN_OR_RETURN(Json line, parse_bounded(json));
   if (!line.is_object()) return bad("expected a JSON object of UTF-8");
   Conversation conversation;
   conversation.variables = Json::object();

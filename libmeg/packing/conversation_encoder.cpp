@@ -23,6 +23,19 @@ size_t token_at(const std::vector<size_t>& begins, size_t at, size_t text_size) 
   return after == begins.begin() ? 0 : static_cast<size_t>(after - begins.begin()) - 1;
 }
 
+/// The first message whose parts the text has as Python prints a list: the template takes contents
+/// for texts.
+std::optional<size_t> message_printed_as_list(const Conversation& conversation,
+                                              std::string_view text) {
+  for (size_t i = 0; i < conversation.messages().size(); ++i) {
+    const auto& message = conversation.messages()[i];
+    const auto content = message.find("content");
+    const bool is_list = content != message.end() && content->is_array();
+    if (is_list && (content->empty() || text.find("[{'") != text.npos)) return i;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 ConversationEncoder::ConversationEncoder(const chat::ChatTemplate& chat_template,
@@ -169,6 +182,10 @@ Status ConversationEncoder::encode(const Conversation& conversation, tokenizer::
                                    std::vector<uint8_t>& mask) {
   MEG_ASSIGN_OR_RETURN(chat::RenderedChat whole,
                        render(conversation, conversation.messages().size(), false));
+  if (const auto message = message_printed_as_list(conversation, whole.text)) {
+    return bad(fmt::format("message {}: the chat template does not read a list of parts as content",
+                           *message));
+  }
   MEG_ASSIGN_OR_RETURN(const Spans spans, answers_of(conversation, whole));
   const int64_t first = tokens.size();
   const size_t first_of_mask = mask.size();

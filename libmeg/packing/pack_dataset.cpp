@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <filesystem>
 #include <memory>
 #include <new>
 #include <nlohmann/json.hpp>
@@ -122,12 +123,9 @@ class PackWriter {
     MEG_RETURN_IF_ERROR(packing_.write(std::as_bytes(std::span(text))));
     if (parquet_) MEG_RETURN_IF_ERROR(parquet_->finish());
     std::array<IndexedDatasetBuilder*, 2> builders = {&masks_, &tokens_};
-    return IndexedDatasetBuilder::finish_all(builders, [this]() -> Status {
-      std::vector<io::AtomicFile*> files;
-      if (parquet_) files.push_back(&parquet_->file());
-      files.push_back(&packing_);
-      return io::AtomicFile::commit_all(files);
-    });
+    std::vector<io::AtomicFile*> beside = {&packing_};
+    if (parquet_) beside.push_back(&parquet_->file());
+    return IndexedDatasetBuilder::finish_all(builders, {}, beside);
   }
 
  private:
@@ -224,6 +222,11 @@ Result<PackSummary> pack(const PackOptions& options, const chat::ChatTemplate& c
                       summary.too_long);
   }
   MEG_RETURN_IF_ERROR(write_packed(options, dtype, spool, summary, progress));
+  std::error_code ignored;
+  const std::string parquet = parquet_path(options.output_prefix);
+  if (!options.parquet && std::filesystem::exists(parquet, ignored)) {
+    summary.warnings.push_back(parquet + ": of an older dataset, and not of this one");
+  }
   return summary;
 }
 

@@ -57,7 +57,7 @@ Result<Value> make_dict(Arguments arguments, bool is_object) {
 Result<Value> raise_exception(Arguments arguments) {
   MEG_ASSIGN_OR_RETURN(const std::vector<Value> given,
                        bound("raise_exception", std::move(arguments), {"message"}, 1));
-  return Status(StatusCode::kInvalidArgument, text::printable(given[0].str()));
+  return Status(StatusCode::kInvalidArgument, text::printable(given[0].str(), /*limit=*/200));
 }
 
 Result<Value> strftime_now(Arguments arguments) {

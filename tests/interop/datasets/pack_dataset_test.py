@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 import numpy
@@ -93,10 +94,26 @@ TEMPLATES = {
                          start="{% if messages[0].role == 'system' %}{{ messages[0].content }}{% endif %}", end=PROMPT % "<|assistant|>"),
     "blank lines": each("\n{{ message.role }}\n" + by_role("{{ message.content }}", G + "{{ message.content }}\n" + E) + "\n",
                         start="\n", end=PROMPT % "\nassistant\n"),
+    "whitespace control": each("""
+    {%- if message.role == 'assistant' -%}
+        {{- '<|assistant|>\n' }}
+        {%- generation -%}
+        {{ message.content }}
+        {{- '</s>' -}}
+        {%- endgeneration -%}
+    {%- else %}
+        {{- '<|' + message.role + '|>\n' -}}   {{ message.content }}  {#- not a word -#}
+    {%- endif %}
+    {%- if not loop.last %}
+        {{- '\n' }}
+    {%- endif -%}
+""", end=PROMPT % "{{ '\n<|assistant|>\n' }}"),
+    "kept white space": each("  {% if message.role == 'assistant' %}\n  A: {% generation %}\n  {{ message.content }}\n  {% endgeneration %}\n"
+                             "  {% else %}\n  Q: {{ message.content }}\n  {% endif %}\n"),
     "two blocks": each(by_role("U{{ message.content }}", "A" + G + "{{ message.content }}" + E + "|" + G + "</s>" + E)),
 }
 # Of these no rule on beginnings holds, or it holds for another text than what the marks say.
-ONLY_MARKED = {"chatml", "two blocks", "alpaca", "plain", "namespace"}
+ONLY_MARKED = {"chatml", "two blocks", "alpaca", "plain", "namespace", "whitespace control", "kept white space"}
 
 WORDS = "the cat sat on a größe naïve 東京 data model 3.14 why? don't I'm it's \"so\" x=y; --flag  two\n\nlines \ttab 🤔 e".split(" ")
 
@@ -204,7 +221,7 @@ class PackDataset(unittest.TestCase):
         return made["input_ids"], mask
 
     def test_templates_with_marks(self):
-        self.assertEqual(len(TEMPLATES), 20)
+        self.assertEqual(len(TEMPLATES), 22)
         for name, template in TEMPLATES.items():
             with self.subTest(name=name):
                 with open(self.path("t.jinja"), "w") as file:
@@ -267,6 +284,58 @@ class PackDataset(unittest.TestCase):
         self.assertEqual(made, [self.judged(messages, TEMPLATES["chatml"])] * 5)
         self.write("pairs.jsonl", [{"prompt": "a b", "completion": "c d"}])
         self.assertEqual(self.in_order("pairs.jsonl", "--chat-template", "chatml"), [self.judged(messages[1:], TEMPLATES["chatml"])])
+
+    def test_tools_and_parts(self):
+        """What only some templates read, as they render it; others that would leave it out or print it are refused."""
+        call = {"type": "function", "function": {"name": "weather", "arguments": {"city": "Rome", "days": 2}}}
+        tools = [{"type": "function", "function": {"name": "weather", "description": "Says it.", "parameters": {"type": "object"}}}]
+        said = [{"role": "user", "content": [{"type": "text", "text": "How is "}, {"type": "text", "text": "Rome?"}]},
+                {"role": "assistant", "content": None, "tool_calls": [call]}, {"role": "tool", "content": "sunny", "name": "weather"},
+                {"role": "assistant", "content": "It is sunny."}]
+        template = ("{% if tools %}{% for tool in tools %}<|system|>{{ tool | tojson }}\n{% endfor %}{% endif %}" + each(
+            "<|{{ message.role }}|>{% if message.role == 'assistant' %}{% generation %}{% for call in message.tool_calls or [] %}"
+            "{{ call.function.name }}({{ call.function.arguments | tojson }})\n{% endfor %}{{ message.content or '' }}</s>{% endgeneration %}"
+            "{% elif message.content is string %}{{ message.content }}{% else %}"
+            "{% for part in message.content %}{{ part.text }}{% endfor %}{% endif %}"))
+        with open(self.path("t.jinja"), "w") as file:
+            file.write(template)
+        self.write("tools.jsonl", [{"messages": said, "tools": tools}, {"messages": said, "tools": json.dumps(tools)}, {"messages": said[2:]}])
+        made = self.in_order("tools.jsonl", "--chat-template", self.path("t.jinja"))
+
+        def judged(messages, tools):
+            made = self.tokenizer.apply_chat_template(messages, tools=tools, chat_template=template, tokenize=True, return_dict=True,
+                                                      return_assistant_tokens_mask=True)
+            return made["input_ids"], made["assistant_masks"]
+        self.assertEqual(made, [judged(said, tools)] * 2 + [judged(said[2:], None)])
+        for name in ("chatml", "llama3", "mistral", "nemotron-h-aligned", "nemotron-nano-v2"):
+            for messages, why in ((said[:1] + said[3:], "list of parts"), (said[1:], "tool calls")):
+                self.write("refused.jsonl", [{"messages": messages}])
+                done = self.run_pack("refused.jsonl", "--chat-template", name, out="failed")
+                self.assertEqual(done.returncode, 1)
+                self.assertIn(why, done.stderr)
+        with open(self.path("t.jinja"), "w") as file:
+            file.write(each("{{ message.role }}: {{ message.content }}\n"))
+        self.write("refused.jsonl", [{"messages": said[:1] + said[3:]}])
+        done = self.run_pack("refused.jsonl", "--chat-template", self.path("t.jinja"), out="failed")
+        self.assertIn("message 0: the chat template does not read a list of parts as content", done.stderr)
+
+    def test_odd_contents(self):
+        user, answer = {"role": "user", "content": ""}, {"role": "assistant", "content": ""}
+        self.write("empty.jsonl", [{"messages": [user, answer]}])
+        self.assertEqual(self.in_order("empty.jsonl", "--chat-template", "chatml"), [self.judged([user, answer], TEMPLATES["chatml"])])
+        for content, why in ((None, "found none"), (3, "found number"), ({}, "found object")):
+            self.write("odd.jsonl", [{"messages": [{**user, "content": content}, answer]}])
+            done = self.run_pack("odd.jsonl", "--chat-template", "chatml", out="failed")
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(f'message 0: ', done.stderr)
+            self.assertIn(why, done.stderr)
+        deep = "[" * 5000 + "]" * 5000
+        for line in (json.dumps({"messages": [user, answer], "tools": deep}),
+                     json.dumps({"messages": [user, answer], "meta": {f"key {i}": i for i in range(5000)}})):
+            self.write("odd.jsonl", [line])
+            done = self.run_pack("odd.jsonl", "--chat-template", "chatml", out="failed")
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("expected at most 1000", done.stderr)
 
     def test_answers_that_do_not_count(self):
         """OpenAI's weights, and answers in a prompt, with marked templates and without."""
@@ -378,7 +447,7 @@ class PackDataset(unittest.TestCase):
             '{"conversations": [{"from": "alien", "value": "a"}]}': 'found "alien"',
             '{"conversations": [{"from": "gpt"}]}': 'expected "value"',
             '{"prompt": "a"}': 'found no "completion"',
-            '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": null}]}': 'chat template',
+            '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": null}]}': 'message 1: expected "content", found none',
             '{"messages": [{"role": "assistant", "content": "a", "weight": 0.5}]}': '"weight": expected 0 or 1, found 0.5',
             '{"messages": [], "tools": 5}': '"tools": expected a list',
         }
@@ -416,6 +485,47 @@ class PackDataset(unittest.TestCase):
             done = self.run_pack("chats.jsonl", "--chat-template", self.path("t.jinja"), out="failed")
             self.assertIn(done.returncode, (1, 2), source)
             self.assertEqual([name for name in os.listdir(self.folder.name) if name.startswith("failed")], [])
+
+    def test_kills_leave_no_mixture(self):
+        """SIGKILL at any moment of a run that replaces an older dataset: what is found is one of both, or none. MEG_KILLS: how many."""
+        ends = (".bin", "_loss_mask.bin", "_loss_mask.idx", "_packing.json", ".idx.parquet")
+        flags = [f"{BIN}/pack_dataset", "--input", self.path("many.jsonl"), "--tokenizer-type", "HuggingFaceTokenizer", "--tokenizer-model",
+                 self.path("tokenizer"), "--packed-parquet", "--json", "--output-prefix"]
+        self.write("many.jsonl", [{"messages": messages} for messages in self.conversations * 30])
+
+        def files(prefix):
+            found = []
+            for end in (".idx", *ends):
+                with open(self.path(prefix) + end, "rb") as file:
+                    found.append(file.read())
+            return found
+
+        states = {"old": ["--chat-template", "chatml", "--seq-length", "300"], "new": ["--chat-template", "llama3", "--seq-length", "200"]}
+        whole, seconds = {}, 0
+        for name, of in states.items():
+            begin = time.perf_counter()
+            subprocess.run([*flags, self.path(name), *of], check=True, stdout=subprocess.DEVNULL)
+            seconds = time.perf_counter() - begin
+            whole[name] = files(name)
+        self.assertNotEqual(whole["old"], whole["new"])
+        rng, found = random.Random(1), collections.Counter()
+        for _ in range(int(os.environ.get("MEG_KILLS", 8))):
+            for name in os.listdir(self.folder.name):
+                if name.startswith("killed"):
+                    os.remove(self.path(name))
+            subprocess.run([*flags, self.path("killed"), *states["old"]], check=True, stdout=subprocess.DEVNULL)
+            process = subprocess.Popen([*flags, self.path("killed"), *states["new"]], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            # Half of them at the end, where files are renamed.
+            time.sleep(seconds * (rng.uniform(0, 1.1) if rng.random() < 0.5 else rng.uniform(0.8, 1.1)))
+            process.kill()
+            process.wait()
+            if not os.path.exists(self.path("killed.idx")):
+                found["none"] += 1
+                continue
+            is_old = files("killed") == whole["old"]
+            self.assertTrue(is_old or files("killed") == whole["new"])
+            found["old" if is_old else "new"] += 1
+        print(f"kills: {dict(found)}")
 
     def test_interruption_leaves_nothing(self):
         read_end, write_end = os.pipe()
