@@ -16,6 +16,9 @@ import unittest
 
 import numpy
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from rank_processes import RankProcesses  # noqa: E402
+
 try:
     import torch
     from megatron.core.datasets.indexed_dataset import IndexedDatasetBuilder
@@ -50,13 +53,16 @@ class SftTraining(unittest.TestCase):
     def path(self, name):
         return os.path.join(self.folder, name)
 
-    def train(self, *flags, length, micro_batch_size=2, fails=False):
-        done = subprocess.run(
-            [f"{BIN}/pretrain_gpt", "--num-layers", "2", "--hidden-size", "32", "--num-attention-heads", "4", "--seq-length", str(length),
-             "--max-position-embeddings", "64", "--micro-batch-size", str(micro_batch_size), "--global-batch-size", "4", "--train-iters",
-             "3", "--lr", "1e-2", "--min-lr", "1e-2", "--tokenizer-type", "NullTokenizer", "--vocab-size", "99", "--split", "100,0,0",
-             "--eval-iters", "0", "--log-interval", "1", "--init-method-std", "0.3", "--attention-dropout", "0", "--hidden-dropout", "0",
-             "--make-vocab-size-divisible-by", "4", *flags], capture_output=True, text=True, cwd=self.folder)
+    def command(self, *flags, length, micro_batch_size=2):
+        return [
+            f"{BIN}/pretrain_gpt", "--num-layers", "2", "--hidden-size", "32", "--num-attention-heads", "4", "--seq-length", str(length),
+            "--max-position-embeddings", "64", "--micro-batch-size", str(micro_batch_size), "--global-batch-size", "4", "--train-iters",
+            "3", "--lr", "1e-2", "--min-lr", "1e-2", "--tokenizer-type", "NullTokenizer", "--vocab-size", "99", "--split", "100,0,0",
+            "--eval-iters", "0", "--log-interval", "1", "--init-method-std", "0.3", "--attention-dropout", "0", "--hidden-dropout", "0",
+            "--make-vocab-size-divisible-by", "2", *flags]
+
+    def train(self, *flags, fails=False, **options):
+        done = subprocess.run(self.command(*flags, **options), capture_output=True, text=True, cwd=self.folder)
         if fails:
             self.assertNotEqual(done.returncode, 0, done.stdout)
             return done.stderr.rstrip("\n").split("\n")[-1]
@@ -112,6 +118,37 @@ class SftTraining(unittest.TestCase):
         first = self.train("--sft", "--data-path", packed, length=self.taken)
         self.assertEqual(self.train("--sft", "--data-path", "1", packed, "1", packed, length=self.taken)[0] > 0, True)
         self.assertEqual(self.train("--sft", "--train-data-path", packed, length=self.taken), first)
+
+    def test_ranks_train_the_same(self):
+        """Over data-, tensor- and pipeline-parallel ranks: positions and borders of conversations reach every stage."""
+        packed = self.write_packed("packed", lambda one: [i % 2 for i in range(len(one))])
+        # Tensor-parallel ranks draw other first weights. The vocabulary is padded to the same rows by any number of them.
+        self.train("--sft", "--data-path", packed, "--save", self.path("first"), length=self.taken)
+        load = ("--sft", "--data-path", packed, "--load", self.path("first"), "--finetune")
+        wanted = self.train(*load, length=self.taken, micro_batch_size=1)
+        ranks = RankProcesses(self)
+        for flags in ((), ("--tensor-model-parallel-size", "2"), ("--pipeline-model-parallel-size", "2")):
+            with self.subTest(flags=flags):
+                processes = ranks.start(2, self.command(*load, *flags, length=self.taken, micro_batch_size=1), cwd=self.folder)
+                codes, written = ranks.end(processes)
+                self.assertEqual(codes, [0, 0], written[0][1] + written[1][1])
+                made = [float(loss) for out, _ in written for loss in re.findall(r"lm loss: (\S+)", out)]
+                numpy.testing.assert_allclose(made, wanted, rtol=2e-5)
+
+    def test_resumes_and_evaluates(self):
+        packed = self.write_packed("packed", lambda one: [1] * len(one))
+        flags = ["--sft", "--train-data-path", packed, "--valid-data-path", packed]
+        whole = self.train(*flags, "--train-iters", "6", length=self.taken)
+        self.train(*flags, "--save", self.path("run"), length=self.taken)
+        rest = self.train(*flags, "--train-iters", "6", "--load", self.path("run"), "--override-opt_param-scheduler",
+                          "--eval-interval", "6", "--eval-iters", "2", length=self.taken)
+        numpy.testing.assert_allclose(rest, whole[3:], rtol=2e-5)
+        # Validation is the loss of the same samples, which are two steps' own.
+        self.assertRegex(self.output, r"validation loss at iteration 6 \| lm loss value: \d")
+        value = float(re.search(r"validation loss at iteration 6 \| lm loss value: (\S+)", self.output).group(1))
+        self.train(*flags, "--load", self.path("run"), "--skip-train", "--eval-iters", "2", length=self.taken)
+        skipped = float(re.search(r"lm loss value: (\S+)", self.output).group(1))
+        self.assertGreater(abs(value - skipped), 1e-3)  # of the weights after iteration 3
 
     def test_refusals(self):
         packed = self.write_packed("packed", lambda one: [1] * len(one))
