@@ -1,9 +1,10 @@
 #include "libmeg/samples/reblend.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <algorithm>
-#include <filesystem>
+#include <map>
 #include <utility>
 
 #include "libmeg/samples/cache/internal/cache_files.h"
@@ -19,17 +20,52 @@
 namespace meg::samples {
 namespace {
 
-namespace fs = std::filesystem;
+/// Which prefixes name one dataset, by whatever paths and links, or two of one .bin.
+class DatasetNames {
+ public:
+  /// Numbers of datasets in the order in which they were added.
+  struct Found {
+    std::optional<size_t> same;
+    std::optional<size_t> viewed;  ///< The first one with the same .bin and another .idx.
+  };
 
-enum class Sameness : uint8_t { kOther, kSameTokens, kSame };
+  Found find(const std::string& prefix) const {
+    if (const auto named = by_prefix_.find(prefix); named != by_prefix_.end()) {
+      return {.same = named->second, .viewed = {}};
+    }
+    Found found;
+    const auto bin = file_at(prefix + ".bin"), idx = file_at(prefix + ".idx");
+    const auto [begin, end] = by_bin_.equal_range(bin.value_or(File()));
+    for (auto at = begin; bin && at != end; ++at) {
+      const auto& [known_idx, number] = at->second;
+      std::optional<size_t>& into = idx && known_idx == idx ? found.same : found.viewed;
+      if (!into) into = number;
+    }
+    return found;
+  }
 
-/// Whether two prefixes name one dataset, by whatever paths and links, or two of one .bin.
-Sameness sameness_of(const std::string& a, const std::string& b) {
-  if (a == b) return Sameness::kSame;
-  std::error_code absent;
-  if (!fs::equivalent(a + ".bin", b + ".bin", absent)) return Sameness::kOther;
-  return fs::equivalent(a + ".idx", b + ".idx", absent) ? Sameness::kSame : Sameness::kSameTokens;
-}
+  void add(const std::string& prefix) {
+    const size_t number = count_++;
+    by_prefix_.try_emplace(prefix, number);
+    if (const auto bin = file_at(prefix + ".bin")) {
+      by_bin_.emplace(*bin, std::pair(file_at(prefix + ".idx"), number));
+    }
+  }
+
+ private:
+  using File = std::pair<dev_t, ino_t>;
+
+  static std::optional<File> file_at(const std::string& path) {
+    struct stat file {};
+
+    if (::stat(path.c_str(), &file) != 0) return std::nullopt;
+    return File(file.st_dev, file.st_ino);
+  }
+
+  size_t count_ = 0;
+  std::map<std::string, size_t> by_prefix_;
+  std::multimap<File, std::pair<std::optional<File>, size_t>> by_bin_;
+};
 
 /// The run's own indices and those of its continuation.
 class Reblender {
@@ -107,19 +143,20 @@ class Reblender {
     const Blend& blend = *blend_of(Split::kTrain, run_);
     for (size_t i = 0; i < blend.prefixes.size(); ++i) {
       const std::string& prefix = blend.prefixes[i];
-      for (const ReblendedDataset& other : result_.datasets) {
-        const Sameness found = sameness_of(other.prefix, prefix);
-        if (found == Sameness::kSame) {
-          return make_error(StatusCode::kUnsupported,
-                            "{}: expected each dataset once in the run's blend, found it twice{}: "
-                            "its samples are seen twice too",
-                            prefix, prefix == other.prefix ? "" : ", as " + other.prefix);
-        }
-        if (found == Sameness::kSameTokens) {
-          result_.notes.push_back(fmt::format(
-              "{} and {} have one .bin: what is in both is seen twice", other.prefix, prefix));
-        }
+      const auto [same, viewed] = names_.find(prefix);
+      if (same) {
+        const std::string& other = blend.prefixes[*same];
+        return make_error(StatusCode::kUnsupported,
+                          "{}: expected each dataset once in the run's blend, found it twice{}: "
+                          "its samples are seen twice too",
+                          prefix, prefix == other ? "" : ", as " + other);
       }
+      if (viewed) {
+        result_.notes.push_back(
+            fmt::format("{} and {} have one .bin: what is in both is seen twice",
+                        blend.prefixes[*viewed], prefix));
+      }
+      names_.add(prefix);
       ReblendedDataset& added = result_.datasets.emplace_back();
       added.prefix = prefix;
       added.old_weight = train_.weights[i];
@@ -172,17 +209,14 @@ class Reblender {
   /// The number of the dataset that a prefix names, by whatever path; the number of datasets for
   /// one that is new.
   Result<size_t> number_of(const std::string& prefix) {
-    std::optional<size_t> viewed;
-    for (size_t i = 0; i < result_.datasets.size(); ++i) {
-      const std::string& known = result_.datasets[i].prefix;
-      const Sameness found = sameness_of(known, prefix);
-      if (found == Sameness::kSameTokens && !viewed) viewed = i;
-      if (found != Sameness::kSame) continue;
+    const auto [same, viewed] = names_.find(prefix);
+    if (same) {
+      const std::string& known = result_.datasets[*same].prefix;
       if (known != prefix) {
         result_.notes.push_back(
             fmt::format("{}: the dataset that the run knows as {}", prefix, known));
       }
-      return i;
+      return *same;
     }
     if (viewed && !result_.datasets[*viewed].is_new) {
       return make_error(StatusCode::kInvalidArgument,
@@ -210,6 +244,7 @@ class Reblender {
         ReblendedDataset& added = result_.datasets.emplace_back();
         added.prefix = blend.prefixes[i];
         added.is_new = true;
+        names_.add(added.prefix);
       }
       double& weight = result_.datasets[number].new_weight;
       if (weight != 0) {
@@ -411,6 +446,7 @@ class Reblender {
   std::optional<SplitWeights> cut_;
   std::optional<RunSplits> splits_;
   RunSplit train_;
+  DatasetNames names_;                                    ///< Of result_.datasets.
   std::vector<std::optional<ContinuedIndex>> continued_;  ///< Of the run's datasets.
   DrawnSamples drawn_;
   std::vector<int64_t> needed_;  ///< Samples of each dataset.

@@ -8,9 +8,11 @@ first samples are read by megatron-core as it builds them, the rest from reblend
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 import numpy
@@ -23,6 +25,7 @@ try:
     from megatron.core.datasets.blended_megatron_dataset_builder import BlendedMegatronDatasetBuilder
     from megatron.core.datasets.gpt_dataset import GPTDataset, GPTDatasetConfig
     from megatron.core.datasets.indexed_dataset import IndexedDatasetBuilder
+    from megatron.core.datasets.utils import get_blend_from_list
     from megatron.core.tokenizers import MegatronTokenizer
 except ImportError as error:
     print(f"skipped: {error}")
@@ -32,15 +35,6 @@ BIN = ""
 NEWER = os.path.join(os.environ.get("MEG_DEPS", os.path.expanduser("~/.cache/libmeg")), "megatron-core-0.19.2")
 VOCAB_SIZE = 1 << 30
 CASES = int(os.environ.get("REBLEND_CASES", 6))
-
-
-def blend_of(words):
-    """Megatron's get_blend_from_list."""
-    if not words:
-        return None
-    if len(words) == 1:
-        return words, None
-    return words[1::2], [float(word) for word in words[::2]]
 
 
 class Tokenizer:
@@ -58,7 +52,7 @@ def datasets_of(case):
     if "identity" not in case:
         case["identity"] = MegatronTokenizer.from_pretrained(
             metadata_path={"library": "null"}, vocab_size=VOCAB_SIZE).unique_identifiers
-    blends = {name: blend_of(case.get(name)) for name in ("data", "train", "valid", "test")}
+    blends = {name: get_blend_from_list(case.get(name)) for name in ("data", "train", "valid", "test")}
     own = {"blend": blends["data"], "split": case["split"]} if blends["data"] else {
         "blend_per_split": [blends["train"], blends["valid"], blends["test"]]}
     config = GPTDatasetConfig(
@@ -74,7 +68,7 @@ def samples_of(dataset, count=None):
     if dataset is None:
         return []
     found = []
-    for i in range(len(dataset) if count is None else count):
+    for i in range(len(dataset) if count is None else min(count, len(dataset))):
         sample = dataset[i]
         mask = sample["loss_mask"].bool()
         found.append([int(sample.get("dataset_id", 0)), sample["tokens"].tolist(), sample["labels"].tolist(),
@@ -146,8 +140,9 @@ class Reblend(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         said = json.loads(done.stdout)
         words = said["flags"]
-        self.assertEqual(words[-2:], ["--data-cache-path", out])
-        return {**case, words[0][2:].split("-")[0]: words[1:-2], "cache": out}, said
+        end = words.index("--data-cache-path")
+        self.assertEqual(words[end + 1], out)
+        return {**case, words[0][2:].split("-")[0]: words[1:end], "cache": out}, said
 
     def draw_case(self, number):
         chooser = random.Random(number)
@@ -159,8 +154,9 @@ class Reblend(unittest.TestCase):
         case = {"seq": chooser.choice([5, 16, 33]), "seed": chooser.randint(1, 10_000), "extra": chooser.random() < 0.8,
                 "cache": self.path(f"cache{number}"), "samples": [chooser.randint(10, 300), 7, 3]}
         weights = [chooser.choice([0.1, 1, 2.5, 0.333]) for _ in range(count)]
-        words = prefixes[:1] if count == 1 and chooser.random() < 0.5 else [
-            str(word) for pair in zip(weights, prefixes) for word in pair]
+        words = [str(word) for pair in zip(weights, prefixes) for word in pair]
+        if chooser.random() < (0.5 if count == 1 else 0.2):
+            words = prefixes[:count]  # without weights each gives what it has
         if chooser.random() < 0.6:
             case.update(data=words, split=chooser.choice(["80,15,5", "1,0,0", "50,50,0"]))
             if case["split"] == "1,0,0":
@@ -176,10 +172,10 @@ class Reblend(unittest.TestCase):
     def check(self, case, consumed, blend, before, after, said):
         """before, after: the samples of the three splits."""
         self.assertEqual(after[0][:consumed], before[0][:consumed])
-        self.assertEqual([[sample[1:] for sample in split] for split in after[1:]],
+        # A blend without weights may have fewer samples than are asked for.
+        self.assertEqual([[sample[1:] for sample in split[: len(old)]] for split, old in zip(after[1:], before[1:])],
                          [[sample[1:] for sample in split] for split in before[1:]])
-        words = said["flags"][1:-2]
-        prefixes = words[1::2] if len(words) > 1 else words
+        prefixes = get_blend_from_list(said["flags"][1:-2])[0]
         # The weights hold from the next sample on: Megatron's own arithmetic says which dataset gives it.
         from megatron.core.datasets import helpers
         weights = numpy.array([float(weight) for weight in blend[::2]])
@@ -219,6 +215,7 @@ class Reblend(unittest.TestCase):
             case, consumed, blend, _ = self.draw_case(number)
             with self.subTest(number=number):
                 before = answer(case)
+                consumed = min(consumed, len(before[0]))
                 following, said = self.reblend(case, consumed, blend)
                 after = answer(following)
                 self.check(case, consumed, blend, before, after, said)
@@ -244,6 +241,7 @@ class Reblend(unittest.TestCase):
             case, consumed, blend, _ = self.draw_case(number)
             chooser = random.Random(number)
             after = answer(case)
+            consumed = min(consumed, len(after[0]))
             known = list(dict.fromkeys(self.prefixes_of(case) + blend[1::2]))
             for turn in range(3):
                 with self.subTest(number=number, turn=turn):
@@ -266,8 +264,7 @@ class Reblend(unittest.TestCase):
 
     @staticmethod
     def prefixes_of(case):
-        words = case.get("data") or case["train"]
-        return words[1::2] if len(words) > 1 else words
+        return get_blend_from_list(case.get("data") or case["train"])[0]
 
     def test_what_is_excluded_stays_excluded(self):
         for number in range(300, 304):
@@ -294,6 +291,7 @@ class Reblend(unittest.TestCase):
         prefix = self.prefixes_of(case)[0]
         for turn, total in enumerate((500, 900)):
             before = answer(case)
+            consumed = min(consumed, len(before[0]))
             case, said = self.reblend(case, consumed, [], "--exclude-documents", f"{prefix}={turn}", "--new-train-samples",
                                       total, "--micro-batch-size", 1, "--eval-iters", 0)
             case["samples"] = [total, 0, 0]
@@ -309,11 +307,12 @@ class Reblend(unittest.TestCase):
         for number in range(100, 106):
             case, consumed, _, documents = self.draw_case(number)
             chooser = random.Random(number)
-            prefix = (case.get("data") or case["train"])[-1]
+            prefix = self.prefixes_of(case)[-1]
             chosen = sorted(chooser.sample(range(len(documents[prefix])), 5))
             gone = {token for i in chosen for token in documents[prefix][i]}
             with self.subTest(number=number):
                 before = answer(case)
+                consumed = min(consumed, len(before[0]))
                 following, _ = self.reblend(case, consumed, [], "--exclude-documents",
                                             f"{prefix}={','.join(map(str, chosen))}")
                 after = answer(following)
@@ -332,6 +331,102 @@ class Reblend(unittest.TestCase):
         """The tokens of each sample of a dataset, without padding, which is 0."""
         return [[token for token in tokens + labels[-1:] * case["extra"] if token]
                 for dataset, tokens, labels, _ in samples if dataset == number]
+
+    def test_files_of_flags_are_replaced(self):
+        """--data-args-path and --per-split-data-args-path, which Megatron does not take beside the new flags."""
+        chooser = random.Random(2)
+        for name in "abc":
+            self.write_dataset(self.path(name), chooser)
+        a, b, c = map(self.path, "abc")
+        base = {"seq": 16, "seed": 1, "extra": True, "samples": [60, 5, 5]}
+        with open(self.path("all.txt"), "w") as file:
+            file.write(f"1 {a} 1 {b}")
+        with open(self.path("split.json"), "w") as file:
+            json.dump({"train": ["1", a, "1", b], "valid": [c], "test": [c]}, file)
+        for number, (case, flags, dropped, wanted) in enumerate((
+                ({"data": ["1", a, "1", b], "split": "90,5,5"}, ["--data-args-path", self.path("all.txt"), "--split", "90,5,5"],
+                 ["--data-args-path"], ["--data-path"]),
+                ({"train": ["1", a, "1", b], "valid": [c], "test": [c], "split": None},
+                 ["--per-split-data-args-path", self.path("split.json")],
+                 ["--per-split-data-args-path"], ["--train-data-path", "--valid-data-path", "--test-data-path"]))):
+            case.update(base, cache=self.path(f"files{number}"))
+            before = answer(case)
+            out = case["cache"] + "-next"
+            common = self.flags_of({**case, "data": [a]} if "data" in case else case)
+            for name in ("--data-path", "--split", "--train-data-path", "--valid-data-path", "--test-data-path"):
+                while name in common:
+                    at = common.index(name)
+                    end = next((i for i in range(at + 1, len(common)) if common[i].startswith("--")), len(common))
+                    del common[at:end]
+            done = self.run_program("reblend", "--new-blend", "3", a, "1", b, "--consumed-samples", 20,
+                                    "--new-data-cache-path", out, "--json", *common, *flags)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            said = json.loads(done.stdout)
+            self.assertEqual(said["dropped_flags"], dropped)
+            self.assertEqual([word for word in said["flags"] if word.startswith("--")], [*wanted, "--data-cache-path"])
+            following = {**case, "cache": out}
+            for name in wanted:
+                at = said["flags"].index(name) + 1
+                end = next(i for i in range(at, len(said["flags"])) if said["flags"][i].startswith("--"))
+                following[name[2:].split("-")[0]] = said["flags"][at:end]
+            after = answer(following)
+            self.assertEqual(after[0][:20], before[0][:20])
+            self.assertEqual(len({token for sample in after[0] for token in sample[1]}), 60 * 16)
+
+    def test_views_are_datasets(self):
+        """Two views of one .bin in a run: the halves of a dataset."""
+        chooser = random.Random(3)
+        documents = self.write_dataset(self.path("a"), chooser)
+        half = len(documents) // 2
+        for name, part in (("first", f":{half}"), ("second", f"{half}:")):
+            done = self.run_program("dataset_tool", "keep", self.path("a"), "--documents", part, "--output-prefix",
+                                    self.path(name))
+            self.assertEqual(done.returncode, 0, done.stderr)
+        case = {"seq": 16, "seed": 1, "extra": True, "cache": self.path("cache"), "samples": [30, 0, 0], "split": "1,0,0",
+                "data": ["1", self.path("first"), "1", self.path("second")]}
+        before = answer(case)
+        blend = ["3", self.path("second"), "1", self.path("first")]
+        following, said = self.reblend(case, 10, blend)
+        self.check(case, 10, blend, before, answer(following), said)
+        done = self.run_program("reblend", "--new-blend", "1", self.path("a"), "--consumed-samples", 10, "--dry-run",
+                                *self.flags_of(case))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("found a view of those of", done.stderr)
+
+    def test_a_killed_reblend_leaves_nothing_half(self):
+        chooser = random.Random(4)
+        for name in "ab":
+            self.write_dataset(self.path(name), chooser, most=400)
+        case = {"seq": 8, "seed": 1, "extra": True, "cache": self.path("cache"), "samples": [3000, 40, 0], "split": "90,10,0",
+                "data": ["1", self.path("a"), "1", self.path("b")]}
+        out = self.path("killed", "next")
+        command = [os.path.join(BIN, "reblend"), "--new-blend", "1", self.path("a"), "2", self.path("b"), "--consumed-samples",
+                   "500", "--new-data-cache-path", out, "--json", *self.flags_of(case)]
+        started = time.monotonic()
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        whole = time.monotonic() - started
+        words = json.loads(done.stdout)["flags"]
+        names = sorted(os.listdir(out))
+        following = {**case, "data": words[1:-2], "cache": out}
+        shutil.rmtree(out)
+        complete = 0
+        for _ in range(int(os.environ.get("REBLEND_KILLS", 12))):
+            process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            time.sleep(chooser.uniform(0, whole))
+            process.kill()
+            process.wait()
+            if not os.path.exists(out):
+                continue
+            complete += 1
+            self.assertEqual(sorted(os.listdir(out)), names)
+            found = self.run_program("prepare_cache", "--json", *self.flags_of(following))
+            self.assertEqual(found.returncode, 0, found.stderr)
+            self.assertEqual({cache["outcome"] for cache in json.loads(found.stdout)["caches"]}, {"found"})
+            shutil.rmtree(out)
+        # What a killed one has left behind goes with the next one.
+        self.assertEqual(subprocess.run(command, capture_output=True, timeout=300).returncode, 0)
+        self.assertEqual(os.listdir(self.path("killed")), ["next"])
 
     def test_what_cannot_go_on_is_named(self):
         chooser = random.Random(1)
@@ -354,7 +449,19 @@ class Reblend(unittest.TestCase):
                 ("expected no folder, or an empty one", ["--new-blend", "1", self.path("a"), "--new-data-cache-path",
                                                          self.path("cache-next")]),
                 ("missing.idx: No such file", ["--new-blend", "1", self.path("missing")]),
-                ("a weight before each", ["--new-blend", self.path("a"), self.path("b")])):
+                ("a weight before each", ["--new-blend", self.path("a"), self.path("b")]),
+                ("expected positive numbers", ["--new-blend", "0", self.path("a"), "1", self.path("b")]),
+                ("--sft: samples of packed data", ["--new-blend", "1", self.path("a"), "--sft"]),
+                ("found one in a store", ["--new-blend", "1", "s3://bucket/a"]),
+                ("expected documents of 0 to", ["--exclude-documents", self.path("a") + "=9999"]),
+                ("expected a dataset of the run to exclude", ["--new-blend", "1", self.path("c"), "--exclude-documents",
+                                                              self.path("c") + "=1"]),
+                ("expected Megatron core", ["--new-blend", "1", self.path("a"), "--megatron-version", "v2.6"]),
+                ("expected Megatron core", ["--new-blend", "1", self.path("a"), "--megatron-version", "23.04"]),
+                ("expected Megatron core", ["--new-blend", "1", self.path("a"), "--megatron-version", "6ef5bdc"]),
+                ("--step-batch-size-schedule", ["--new-blend", "1", self.path("a"), "--step-batch-size-schedule", "0:8"]),
+                ("shuffled again", ["--new-blend", "1", self.path("a"), "--dataloader-type", "cyclic"]),
+                ("expected one of ", ["--new-blend", "1", self.path("a"), "--iteration", "3"])):
             done = self.run_program("reblend", "--consumed-samples", 20, "--new-data-cache-path", self.path("x"),
                                     *arguments, *self.flags_of(case))
             self.assertNotEqual(done.returncode, 0)

@@ -13,8 +13,8 @@
 // the same description, libmeg's sidecar (if there is one) for this request and these data, types
 // and shapes, the sidecar's digests of the files' ends, and entries at the ends of the sample
 // index. None of them reads a whole index. Every "no" has a text, which becomes the reason for
-// building the cache again. docs/prepare_cache.md tells users what is compared; FORMAT.md beside
-// this folder has the sidecar's fields.
+// building the cache again. docs/prepare_cache.md tells users what is compared, and has the
+// sidecar's fields.
 
 namespace meg::samples {
 namespace {

@@ -21,7 +21,7 @@ struct IndexDigests {
 };
 
 /// The file that libmeg writes beside the caches that it builds: their data and how they were
-/// built. FORMAT.md in the parent folder has the fields.
+/// built. docs/prepare_cache.md has the fields.
 struct CacheSidecar {
   IdxStamp idx;
   dataset::SequenceRange sequences;
