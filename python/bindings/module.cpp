@@ -12,6 +12,11 @@
 #include "python/bindings/tokenizer.h"
 
 NB_MODULE(_core, module) {
+  // Python refuses to load it in isolated ones alone, and that since 3.12.
+  if (PyInterpreterState_GetID(PyInterpreterState_Get()) != 0) {
+    throw nanobind::import_error(
+        "libmeg: expected the main interpreter, found a subinterpreter, which is not supported");
+  }
   module.doc() = "The compiled part of libmeg.";
   module.attr("__version__") = meg::version();
   meg::python::bind_errors(module);

@@ -6,6 +6,23 @@ import sys
 
 import libmeg
 
+IN_A_SUBINTERPRETER = """
+try:
+    import _interpreters as interpreters
+except ImportError:
+    import _xxsubinterpreters as interpreters
+run = getattr(interpreters, "exec", None) or interpreters.run_string
+import sys
+run(interpreters.create(), f'''
+import sys
+sys.path[:] = {sys.path}
+try:
+    import libmeg
+except ImportError as error:
+    print(error)
+''')
+"""
+
 
 def output_of(*command):
     return subprocess.run(list(map(str, command)), check=True, capture_output=True, text=True).stdout
@@ -22,3 +39,8 @@ def test_shims_are_found_and_run():
     assert output_of(sys.executable, "-m", "libmeg", "--shims") == f"{shims}\n"
     said = output_of(sys.executable, shims / "tools" / "preprocess_data.py", "--version")
     assert said == output_of(sys.executable, "-m", "libmeg", "preprocess-data", "--version")
+
+
+def test_a_subinterpreter_is_refused():
+    said = output_of(sys.executable, "-c", IN_A_SUBINTERPRETER)
+    assert "subinterpreter" in said and len(said.splitlines()) == 1
