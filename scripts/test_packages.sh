@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Tests the artifacts of scripts/build_packages.sh in fresh systems: the Debian packages on Debian 12 (checked by lintian,
-# installed, run by an ordinary user, compiled against, removed), the tarball on Debian 13, which has none of its libraries.
+# installed, run by an ordinary user, compiled against, removed) and a prefix with LibTorch inside, the tarball on Debian 13,
+# which has none of its libraries.
 #
 #   scripts/test_packages.sh                    those in build/packages/artifacts
 #   scripts/test_packages.sh FOLDER
@@ -76,6 +77,16 @@ try_tools() {
   grep -q 'no credentials: expected AWS' "$roots/said" || die "expected a word on credentials, found $(cat "$roots/said")"
 }
 
+# try_training NAME PROGRAM: two steps, as an ordinary user, of a trainer or of Megatron's script that runs it.
+try_training() {
+  local save
+  save="/libmeg/out/$(basename "$(dirname "$2")")"
+  inside "$1" nobody "$2 --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16 \
+    --max-position-embeddings 16 --micro-batch-size 2 --lr 1e-3 --train-iters 2 --log-interval 1 --eval-iters 0 --mock-data \
+    --tokenizer-type NullTokenizer --vocab-size 100 --save $save >/libmeg/out/log 2>&1; tail -n 3 /libmeg/out/log"
+  [ -e "$roots/$1$save/latest_checkpointed_iteration.txt" ] || die "the training saved nothing"
+}
+
 test_debs() {
   local installed
   step "lintian"
@@ -102,11 +113,7 @@ test_debs() {
     inside debs nobody '! pretrain_gpt --version' 2>&1 | tee "$roots/said"
     grep -q 'expected LibTorch .*, found none: install it with' "$roots/said" || die "expected a word on LibTorch"
     if [ -d "$packages/torch" ]; then
-      torch=/site-packages/torch inside debs nobody '/usr/share/libmeg/megatron/pretrain_gpt.py --num-layers 1 \
-        --hidden-size 16 --num-attention-heads 2 --seq-length 16 --max-position-embeddings 16 --micro-batch-size 2 \
-        --lr 1e-3 --train-iters 2 --log-interval 1 --eval-iters 0 --mock-data --tokenizer-type NullTokenizer \
-        --vocab-size 100 --save /libmeg/out/save >/libmeg/out/log 2>&1; tail -n 3 /libmeg/out/log'
-      [ -e "$roots/debs/libmeg/out/save/latest_checkpointed_iteration.txt" ] || die "the training saved nothing"
+      torch=/site-packages/torch try_training debs /usr/share/libmeg/megatron/pretrain_gpt.py
     fi
   fi
   step "Debian 12: removed"
@@ -115,6 +122,25 @@ test_debs() {
   if find "$roots/debs/usr" "$roots/debs/etc" "$roots/debs/var/lib/dpkg" -name '*libmeg*' | grep .; then
     die "these files are left"
   fi
+}
+
+# What -DMEG_BUNDLE_TORCH=ON adds to a prefix, used after the prefix was moved. Debian's libraries are there from the packages.
+test_bundle() {
+  local build="${MEG_BUILD:-$root/build/packages}" bundled component
+  if [ ! -e "$build/CMakeCache.txt" ] || [ ! -d "$packages/torch" ]; then return; fi
+  step "Debian 12: a prefix with LibTorch inside"
+  cmake -S "$root" -B "$build" -DMEG_BUNDLE_TORCH=ON >/dev/null
+  mkdir -p "$roots/debs/srv/made"
+  for component in tools train; do
+    cmake --install "$build" --prefix "$roots/debs/srv/made/bundled" --component "$component" --strip >/dev/null
+  done
+  cmake -S "$root" -B "$build" -DMEG_BUNDLE_TORCH=OFF >/dev/null
+  mv "$roots/debs/srv/made/bundled" "$roots/debs/srv/moved"
+  bundled="$(inside debs nobody '/srv/moved/bin/pretrain_gpt --version')"
+  printf '%s\n' "$bundled"
+  grep -q 'LibTorch 2\.' <<<"$bundled" || die "expected LibTorch in the prefix"
+  try_training debs /srv/moved/bin/pretrain_gpt
+  rm -rf "$roots/debs/srv/moved"
 }
 
 test_tarball() {
@@ -129,5 +155,6 @@ test_tarball() {
 }
 
 test_debs
+test_bundle
 test_tarball
 printf '\npackages: passed\n'
