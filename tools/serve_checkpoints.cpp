@@ -16,12 +16,12 @@
 #include "libmeg/hub/hub.h"
 #include "libmeg/serving/http/http_server.h"
 #include "tools/common/byte_size.h"
+#include "tools/common/checkpoint_tokenizer.h"
 #include "tools/common/flag_groups/http_server_flags.h"
 #include "tools/common/flags/flags.h"
 #include "tools/common/interruption.h"
 #include "tools/common/report.h"
 #include "tools/common/run_program.h"
-#include "tools/common/tokenizer_of_args.h"
 
 namespace meg::tools {
 namespace {
@@ -74,7 +74,9 @@ Status serve(const Arguments& arguments) {
   hub::HubOptions options;
   options.rules.max_shard_bytes = static_cast<uint64_t>(arguments.max_shard_bytes);
   options.rules.check_crcs = !arguments.no_crc;
-  options.rules.token_ids = token_ids;
+  options.rules.tokenizer = [](const checkpoint::MegatronCheckpoint& checkpoint) {
+    return exported_tokenizer(checkpoint, ExportedFiles::kCarried);
+  };
   options.max_downloads = static_cast<size_t>(arguments.max_downloads);
   options.log = write_line;
   MEG_ASSIGN_OR_RETURN(const serving::HttpServerOptions http,

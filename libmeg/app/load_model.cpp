@@ -13,9 +13,9 @@
 
 #include "libmeg/app/internal/check_tokenizer.h"
 #include "libmeg/app/open_run_tokenizer.h"
-#include "libmeg/app/open_weights.h"
 #include "libmeg/checkpoint/dialects/mp_rank/check_architecture.h"
 #include "libmeg/checkpoint/dialects/mp_rank/model_arguments.h"
+#include "libmeg/checkpoint/dialects/mp_rank/open_weights.h"
 #include "libmeg/libtorch/device.h"
 #include "libmeg/megatron/argument_table.h"
 #include "libmeg/megatron/field_reader.h"
@@ -194,11 +194,20 @@ std::string layout_of(const checkpoint::MegatronCheckpoint& checkpoint) {
 
 }  // namespace
 
-Result<LoadedModel> load_model(const ModelRequest& request, const parallel::ParallelState& ranks) {
-  MEG_ASSIGN_OR_RETURN(std::unique_ptr<tokenizer::Tokenizer> tokenizer,
-                       open_run_tokenizer(request.tokenizer, request.load, request.ckpt_step));
-  MEG_ASSIGN_OR_RETURN(const checkpoint::MegatronCheckpoint checkpoint,
-                       open_weights(request.load, request.args.given_lookup(), request.ckpt_step));
+Result<LoadedModel> load_model(const ModelRequest& request, const parallel::ParallelState& ranks,
+                               std::shared_ptr<const checkpoint::MegatronCheckpoint> opened) {
+  MEG_ASSIGN_OR_RETURN(
+      std::unique_ptr<tokenizer::Tokenizer> tokenizer,
+      open_run_tokenizer(request.tokenizer, {.of_checkpoint = request.tokenizer_origin,
+                                             .load = request.load,
+                                             .ckpt_step = request.ckpt_step}));
+  if (opened == nullptr) {
+    MEG_ASSIGN_OR_RETURN(
+        checkpoint::MegatronCheckpoint own,
+        checkpoint::open_weights(request.load, request.args.given_lookup(), request.ckpt_step));
+    opened = std::make_shared<const checkpoint::MegatronCheckpoint>(std::move(own));
+  }
+  const checkpoint::MegatronCheckpoint& checkpoint = *opened;
   ModelOfRun run(request, checkpoint);
   MEG_RETURN_IF_ERROR(run.pad_vocabulary(tokenizer->vocab_size()));
   const megatron::FieldLookup fields = [&run](std::string_view name) { return run(name); };

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "libmeg/base/result.h"
+#include "libmeg/checkpoint/dialects/mp_rank/megatron_checkpoint.h"
 #include "libmeg/megatron/argument_values.h"
 #include "libmeg/nn/gpt_model.h"
 #include "libmeg/parallel/parallel_state.h"
@@ -23,6 +24,7 @@ struct ModelRequest {
   bool use_checkpoint_args = false;
   std::optional<int64_t> sequence_length;  ///< nullopt: the model's positions.
   tokenizer::TokenizerOptions tokenizer;
+  std::string tokenizer_origin;  ///< TokenizerOrigin::of_checkpoint.
   bool allow_other_tokenizer =
       false;  ///< Accepts another tokenizer than that of the training data.
 };
@@ -49,8 +51,10 @@ struct LoadedModel {
 /// no module does, with every arg in which they differ; where the tokenizer is not the one of the
 /// checkpoint; where a sequence is longer than the positions reach; where the ranks' tensor- and
 /// pipeline-parallel sizes do not divide the model; what opening and reading give.
-/// ranks: those that hold its parts.
-Result<LoadedModel> load_model(const ModelRequest& request,
-                               const parallel::ParallelState& ranks = {});
+/// ranks: those that hold its parts. opened: the checkpoint, where open_weights() has opened it
+/// with args' given_lookup(); may be null.
+Result<LoadedModel> load_model(
+    const ModelRequest& request, const parallel::ParallelState& ranks = {},
+    std::shared_ptr<const checkpoint::MegatronCheckpoint> opened = nullptr);
 
 }  // namespace meg::app

@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-#include "libmeg/app/open_weights.h"
+#include "libmeg/checkpoint/dialects/mp_rank/open_weights.h"
 #include "libmeg/text/printable.h"
 #include "libmeg/tokenizer/registry/open_tokenizer.h"
 
@@ -27,14 +27,14 @@ std::string tokenizer_of_args(const checkpoint::MegatronCheckpoint& checkpoint) 
 }  // namespace
 
 Result<std::unique_ptr<tokenizer::Tokenizer>> open_run_tokenizer(
-    const tokenizer::TokenizerOptions& options, const std::optional<std::string>& load,
-    std::optional<int64_t> ckpt_step) {
+    const tokenizer::TokenizerOptions& options, const TokenizerOrigin& origin) {
   Result<std::unique_ptr<tokenizer::Tokenizer>> tokenizer = tokenizer::open_tokenizer(options);
-  const bool lacks_options =
-      !tokenizer.has_value() && tokenizer.error().code() == StatusCode::kInvalidArgument;
-  if (!lacks_options || !load.has_value()) return tokenizer;
+  if (tokenizer.has_value()) return tokenizer;
+  if (!origin.of_checkpoint.empty()) return tokenizer.error().with_prefix(origin.of_checkpoint);
+  const bool lacks_options = tokenizer.error().code() == StatusCode::kInvalidArgument;
+  if (!lacks_options || !origin.load.has_value()) return tokenizer;
   // Only for the message: what is wrong with the checkpoint is said where it is loaded.
-  const auto checkpoint = open_weights(*load, {}, ckpt_step);
+  const auto checkpoint = checkpoint::open_weights(*origin.load, {}, origin.ckpt_step);
   const std::string fields = checkpoint.has_value() ? tokenizer_of_args(*checkpoint) : "";
   if (fields.empty()) return tokenizer;
   return make_error(StatusCode::kInvalidArgument, "{}; the checkpoint's args say {}",

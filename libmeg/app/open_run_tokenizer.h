@@ -11,11 +11,18 @@
 
 namespace meg::app {
 
-/// Opens the tokenizer that a run's flags name. Where they lack one of its flags, the error gives
-/// the flags of the tokenizer that the checkpoint's args name, which are never used by themselves:
-/// its files may be others on this machine. load: --load, if there is one.
+/// Where the options of a run's tokenizer come from.
+struct TokenizerOrigin {
+  /// What errors begin with where they are those of a checkpoint; empty: of flags.
+  std::string of_checkpoint;
+  /// The checkpoint of the run; for the error where flags lack one of the tokenizer's.
+  std::optional<std::string> load;
+  std::optional<int64_t> ckpt_step;
+};
+
+/// Opens a run's tokenizer. Where flags lack one of its flags, the error gives those of the
+/// tokenizer that the checkpoint's args name.
 Result<std::unique_ptr<tokenizer::Tokenizer>> open_run_tokenizer(
-    const tokenizer::TokenizerOptions& options, const std::optional<std::string>& load,
-    std::optional<int64_t> ckpt_step);
+    const tokenizer::TokenizerOptions& options, const TokenizerOrigin& origin);
 
 }  // namespace meg::app

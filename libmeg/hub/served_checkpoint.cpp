@@ -63,7 +63,7 @@ Result<std::shared_ptr<const ServedCheckpoint>> ServedCheckpoint::open(const Ser
   if (found.format == checkpoint::CheckpointFormat::kHuggingFace) {
     options.true_vocab_size = model.config().padded_vocab_size;
   }
-  if (rules.token_ids) options.token_ids = rules.token_ids(model);
+  if (rules.tokenizer) options.tokenizer = rules.tokenizer(model);
   MEG_ASSIGN_OR_RETURN(const checkpoint::ExportPlan plan, checkpoint::plan_export(model, options));
   MEG_ASSIGN_OR_RETURN(std::vector<checkpoint::VirtualFile> files, checkpoint::virtual_files(plan));
   std::shared_ptr<ServedCheckpoint> served(new ServedCheckpoint(state));

@@ -20,8 +20,9 @@ namespace meg::hub {
 struct ServingRules {
   /// The folder that nothing may leave, without links.
   std::string root;
-  /// The special tokens of the tokenizer that a checkpoint's args name; may be empty.
-  std::function<checkpoint::TokenIds(const checkpoint::MegatronCheckpoint&)> token_ids;
+  /// What a model has of its checkpoint's tokenizer, with files of the checkpoint's folder alone;
+  /// may be empty: then these are as they are.
+  std::function<checkpoint::ExportTokenizer(const checkpoint::MegatronCheckpoint&)> tokenizer;
   /// Whether storages must have the CRC-32 that their files record, before the first byte of them
   /// is sent.
   bool check_crcs = true;

@@ -265,6 +265,7 @@ Result<Conversation> read_conversation(std::string_view json) {
   } else {
     return bad("expected \"messages\", \"conversations\", or \"prompt\" and \"completion\"");
   }
+  conversation.variables["add_generation_prompt"] = false;
   MEG_RETURN_IF_ERROR(take_variables(line, conversation.variables));
   return conversation;
 }

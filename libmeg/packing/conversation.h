@@ -11,8 +11,9 @@ namespace meg::packing {
 
 /// What a line of fine-tuning data says.
 struct Conversation {
-  /// What a chat template is given: `messages` as {"role", "content"}, and `tools`, `documents` and
-  /// the members of `chat_template_kwargs` where the line has them.
+  /// What a chat template is given: `messages` as {"role", "content"}, `add_generation_prompt`
+  /// (false), and `tools`, `documents` and the members of `chat_template_kwargs` where the line has
+  /// them.
   nlohmann::ordered_json variables;
   /// Which messages the model is to learn, in order: those of the assistant, except where `weight`
   /// is 0 and in the `prompt` of a pair.

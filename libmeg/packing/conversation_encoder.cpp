@@ -54,11 +54,15 @@ ConversationEncoder::ConversationEncoder(const chat::ChatTemplate& chat_template
 Result<chat::RenderedChat> ConversationEncoder::render(const Conversation& conversation,
                                                        size_t messages,
                                                        bool add_generation_prompt) const {
-  nlohmann::ordered_json variables = conversation.variables;
-  nlohmann::ordered_json& list = variables["messages"];
-  list.erase(list.begin() + static_cast<std::ptrdiff_t>(messages), list.end());
-  variables["add_generation_prompt"] = add_generation_prompt;
-  Result<chat::RenderedChat> text = template_.render(variables);
+  const bool is_whole = messages == conversation.messages().size() && !add_generation_prompt;
+  nlohmann::ordered_json beginning;
+  if (!is_whole) {
+    beginning = conversation.variables;
+    nlohmann::ordered_json& list = beginning["messages"];
+    list.erase(list.begin() + static_cast<std::ptrdiff_t>(messages), list.end());
+    beginning["add_generation_prompt"] = add_generation_prompt;
+  }
+  Result<chat::RenderedChat> text = template_.render(is_whole ? conversation.variables : beginning);
   if (text.has_value()) return text;
   return bad(fmt::format("chat template: {}", text.error().message()));
 }

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "libmeg/app/open_weights.h"
+#include "libmeg/checkpoint/dialects/mp_rank/open_weights.h"
 #include "libmeg/megatron/argument_table.h"
 
 namespace meg::app {
@@ -94,10 +94,10 @@ TEST(LoadModelTest, SequencesEndWithTheLearnedPositions) {
 }
 
 TEST(OpenWeightsTest, AnIterationThatIsNotThereIsNamed) {
-  const auto opened = open_weights(kCheckpoint, {}, 200);
+  const auto opened = checkpoint::open_weights(kCheckpoint, {}, 200);
   ASSERT_FALSE(opened.has_value());
   EXPECT_THAT(opened.error().message(), HasSubstr("200"));
-  EXPECT_TRUE(open_weights(kCheckpoint, {}, 100).has_value());
+  EXPECT_TRUE(checkpoint::open_weights(kCheckpoint, {}, 100).has_value());
 }
 
 }  // namespace

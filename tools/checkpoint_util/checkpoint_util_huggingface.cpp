@@ -6,8 +6,8 @@
 #include "libmeg/checkpoint/convert/export_huggingface.h"
 #include "tools/checkpoint_util/checkpoint_util_report.h"
 #include "tools/common/byte_size.h"
+#include "tools/common/checkpoint_tokenizer.h"
 #include "tools/common/progress_bar.h"
-#include "tools/common/tokenizer_of_args.h"
 
 namespace meg::tools {
 namespace {
@@ -54,7 +54,7 @@ Status export_huggingface(const CheckpointUtilArguments& arguments,
     options.max_shard_bytes = static_cast<uint64_t>(shard_bytes);
   }
   options.tokenizer_vocab_size = arguments.tokenizer_vocab_size;
-  options.token_ids = token_ids(checkpoint);
+  options.tokenizer = exported_tokenizer(checkpoint, ExportedFiles::kAny);
   options.params_dtype = params_dtype(arguments);
   MEG_ASSIGN_OR_RETURN(const checkpoint::ExportPlan plan,
                        checkpoint::plan_export(checkpoint, options));

@@ -1,5 +1,7 @@
 #include "tools/common/model_run.h"
 
+#include <utility>
+
 #include "libmeg/parallel/check_same.h"
 #include "libmeg/parallel/launch_environment.h"
 #include "tools/common/ranks.h"
@@ -16,11 +18,11 @@ Result<parallel::ParallelState> connect_parts(const InferenceFlags& flags) {
   return connect_ranks(flags.args, flags.device);
 }
 
-Status run_rank(const InferenceFlags& flags, const ModelRun& run,
-                const parallel::ParallelState& ranks) {
+Status run_rank(InferenceFlags& flags, const ModelRun& run, const parallel::ParallelState& ranks) {
   MEG_RETURN_IF_ERROR(parallel::check_same("command line", flags.settings, ranks));
   note_backend(flags.args, ranks);
-  MEG_ASSIGN_OR_RETURN(app::LoadedModel loaded, app::load_model(flags, ranks));
+  MEG_ASSIGN_OR_RETURN(app::LoadedModel loaded,
+                       app::load_model(flags, ranks, std::move(flags.checkpoint)));
   const bool leads = ranks.world().rank() == 0;
   if (leads) {
     for (const std::string& text : loaded.tokenizer->warnings()) warning(text);
@@ -31,7 +33,7 @@ Status run_rank(const InferenceFlags& flags, const ModelRun& run,
 
 }  // namespace
 
-int run_model(const InferenceFlags& flags, const ModelRun& run) {
+int run_model(InferenceFlags& flags, const ModelRun& run) {
   const Result<parallel::ParallelState> ranks = connect_parts(flags);
   if (!ranks.has_value()) return fail(ranks.error());
   const Status status = run_rank(flags, run, *ranks);

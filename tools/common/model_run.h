@@ -17,7 +17,7 @@ struct ModelRun {
 };
 
 /// Loads the model on the ranks that a launcher started, or on this one alone, and runs. Returns
-/// the exit code, its error said by one of the ranks.
-int run_model(const InferenceFlags& flags, const ModelRun& run);
+/// the exit code, its error said by one of the ranks. Takes the open checkpoint from the flags.
+int run_model(InferenceFlags& flags, const ModelRun& run);
 
 }  // namespace meg::tools

@@ -18,10 +18,12 @@
 
 #include "libmeg/base/stopwatch.h"
 #include "libmeg/base/thread_pool.h"
+#include "libmeg/checkpoint/dialects/mp_rank/open_weights.h"
 #include "libmeg/io/mapped_file.h"
 #include "libmeg/megatron/argument_table.h"
 #include "libmeg/packing/builtin_templates.h"
 #include "libmeg/tokenizer/registry/open_tokenizer.h"
+#include "tools/common/checkpoint_tokenizer.h"
 #include "tools/common/flag_groups/tokenizer_flags.h"
 #include "tools/common/flags/flags.h"
 #include "tools/common/interruption.h"
@@ -37,7 +39,7 @@ namespace fs = std::filesystem;
 
 struct Arguments {
   megatron::ArgumentValues args;
-  std::optional<std::string> chat_template;
+  std::optional<std::string> load, chat_template;
   std::string loss_on = "assistant";
   std::string truncation_method = "right";
   std::string packing_algorithm = "first_fit_decreasing";
@@ -48,6 +50,7 @@ struct Arguments {
   // What finish() makes of them.
   packing::PackOptions options;
   tokenizer::TokenizerOptions tokenizer;
+  std::string tokenizer_origin;  // of take_checkpoint_tokenizer()
   int64_t log_interval = 1000;
 };
 
@@ -66,13 +69,27 @@ ArgumentScope scope() {
         Arguments arguments;
         read_args(args, arguments);
       });
-  return {.reads = std::move(fields),
-          .required = {"tokenizer_type", "output_prefix"},
-          .idle = {},
-          .idle_fields = {}};
+  return {.reads = std::move(fields), .required = {"output_prefix"}, .idle = {}, .idle_fields = {}};
+}
+
+Status take_tokenizer(Arguments& arguments) {
+  if (!arguments.load) return Status();
+  arguments.args.set("load", *arguments.load);
+  std::shared_ptr<const checkpoint::MegatronCheckpoint> opened;
+  MEG_ASSIGN_OR_RETURN(arguments.tokenizer_origin,
+                       take_checkpoint_tokenizer(arguments.args, opened));
+  if (!arguments.tokenizer_origin.empty() || arguments.args.given("tokenizer_type")) {
+    return Status();
+  }
+  MEG_RETURN_IF_ERROR(checkpoint::open_weights(*arguments.load).status());
+  return make_error(StatusCode::kInvalidArgument,
+                    "{}: expected args or files of a tokenizer, found none: --tokenizer-type names "
+                    "one",
+                    *arguments.load);
 }
 
 Status finish(Arguments& arguments) {
+  MEG_RETURN_IF_ERROR(take_tokenizer(arguments));
   const megatron::FieldLookup fields = arguments.args.lookup();
   megatron::FieldReader args(fields);
   read_args(args, arguments);
@@ -115,10 +132,12 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
              "tokens of a packed sequence, as --seq-length of the training")
       .range(1, int64_t{1} << 30)
       .required();
+  flags.value("--load", &arguments.load, "CHECKPOINT",
+              "a checkpoint, whose tokenizer is used where no flag names one");
   flags.value(
       "--chat-template", &arguments.chat_template, "NAME|FILE|FOLDER",
       fmt::format("chat template: {}, a file with Jinja, or the folder of a tokenizer (default: "
-                  "that of --tokenizer-model)",
+                  "that of the tokenizer)",
                   fmt::join(packing::builtin_template_names(), ", ")));
   flags
       .value("--loss-on", &arguments.loss_on, "WHAT",
@@ -145,6 +164,10 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
       .range(1, std::numeric_limits<int64_t>::max());
   flags.toggle("--json", &arguments.json, "print one JSON object, and nothing else");
   arguments.args.set("workers", int64_t{available_processors()});
+  flags.also_requires([&arguments]() -> std::vector<std::string> {
+    if (arguments.load || arguments.args.given("tokenizer_type")) return {};
+    return {"--tokenizer-type or --load"};
+  });
   flags.arguments(megatron::argument_rows(megatron::ArgumentFamily::kPreprocess), scope(),
                   &arguments.args);
   if (const std::optional<int> code = flags.parse(argc, argv)) return code;
@@ -193,7 +216,7 @@ Result<chat::ChatTemplate> open_template(const Arguments& arguments) {
   }
   return make_error(StatusCode::kInvalidArgument,
                     "{}: expected a chat template, found none: --chat-template names one ({})",
-                    source_folder.empty() ? "--tokenizer-model" : source_folder,
+                    source_folder.empty() ? "the tokenizer" : source_folder,
                     fmt::join(packing::builtin_template_names(), ", "));
 }
 
@@ -247,8 +270,13 @@ void print_json_summary(const Arguments& arguments, const packing::PackSummary& 
 
 Status run(Arguments& arguments) {
   note_new_folders(arguments.options.output_prefix);
-  MEG_ASSIGN_OR_RETURN(const std::unique_ptr<tokenizer::Tokenizer> tokenizer,
-                       tokenizer::open_tokenizer(arguments.tokenizer));
+  auto opened = tokenizer::open_tokenizer(arguments.tokenizer);
+  if (!opened.has_value()) {
+    return arguments.tokenizer_origin.empty()
+               ? opened.error()
+               : opened.error().with_prefix(arguments.tokenizer_origin);
+  }
+  const std::unique_ptr<tokenizer::Tokenizer> tokenizer = *std::move(opened);
   for (const std::string& text : tokenizer->warnings()) warning(text);
   MEG_ASSIGN_OR_RETURN(const chat::ChatTemplate chat_template, open_template(arguments));
   arguments.options.dataset_tokenizer = dataset_tokenizer(arguments.tokenizer, *tokenizer);

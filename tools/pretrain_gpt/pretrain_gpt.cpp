@@ -47,13 +47,12 @@ Result<Vocabulary> vocabulary_of(const PretrainFlags& run, const FirstRank& prin
   MEG_ASSIGN_OR_RETURN(const tokenizer::TokenizerOptions options, tokenizer_options(run.data));
   const megatron::FieldLookup fields = run.args.lookup();
   megatron::FieldReader args(fields);
-  std::optional<std::string> load;
-  std::optional<int64_t> ckpt_step;
-  args.take("load", load);
-  args.take("ckpt_step", ckpt_step);
+  app::TokenizerOrigin origin{.of_checkpoint = run.tokenizer_origin, .load = {}, .ckpt_step = {}};
+  args.take("load", origin.load);
+  args.take("ckpt_step", origin.ckpt_step);
   print(fmt::format("> building {} tokenizer ...", options.tokenizer_type));
   MEG_ASSIGN_OR_RETURN(const std::unique_ptr<tokenizer::Tokenizer> tokenizer,
-                       app::open_run_tokenizer(options, load, ckpt_step));
+                       app::open_run_tokenizer(options, origin));
   Vocabulary vocabulary;
   vocabulary.vocab_size = tokenizer->vocab_size();
   vocabulary.eod = tokenizer->eod().value_or(-1);

@@ -14,6 +14,7 @@
 #include "libmeg/model/virtual_stages.h"
 #include "libmeg/parallel/check_same.h"
 #include "libmeg/samples/data_run.h"
+#include "tools/common/checkpoint_tokenizer.h"
 #include "tools/common/flag_groups/device_flag.h"
 #include "tools/common/ranks.h"
 #include "tools/common/report.h"
@@ -67,7 +68,7 @@ std::vector<std::string> pretrain_fields() {
     (void)check_expert_ranks(reader);
     (void)uses_legacy_models(reader);
     (void)uses_checkpoint_args(reader);
-    (void)app::takes_checkpoint_tokenizer(reader);
+    (void)takes_checkpoint_tokenizer(reader);
   });
 }
 
@@ -273,12 +274,16 @@ Status finish_pretrain_flags(const Flags& flags, PretrainFlags& run) {
     MEG_RETURN_IF_ERROR(model::take_hybrid_segments(*pattern, run.args));
   }
   run.is_hybrid = pattern.has_value();
+  std::shared_ptr<const checkpoint::MegatronCheckpoint> opened;
   if (uses_checkpoint_args(args)) {
-    const Result<model::NameFamily> taken = app::take_checkpoint_args(run.args);
+    auto taken = app::take_checkpoint_args(run.args);
     if (!taken.has_value() && !is_first_run(run.args, taken.error())) return taken.error();
-    run.is_hybrid |= taken.has_value() && *taken == model::NameFamily::kHybrid;
+    if (taken.has_value()) {
+      run.is_hybrid |= taken->family() == model::NameFamily::kHybrid;
+      opened = std::make_shared<const checkpoint::MegatronCheckpoint>(*std::move(taken));
+    }
   }
-  MEG_RETURN_IF_ERROR(app::take_checkpoint_tokenizer(run.args));
+  MEG_ASSIGN_OR_RETURN(run.tokenizer_origin, take_checkpoint_tokenizer(run.args, opened));
   tell_useless_flags(run.args);
   MEG_RETURN_IF_ERROR(drop_unused_args(run));
   read_data_args(args, run.data);

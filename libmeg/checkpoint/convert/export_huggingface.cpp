@@ -99,7 +99,11 @@ class ExportPlanner {
         const std::vector<model::HuggingFaceTensor> tensors,
         model::hugging_face_tensors(config.architecture.family, model_, shared_expert_size(args)));
     MEG_RETURN_IF_ERROR(add_tensors(tensors));
-    plan_.notes.insert(plan_.notes.end(), checkpoint_.notes().begin(), checkpoint_.notes().end());
+    plan_.tokenizer = options_.tokenizer;
+    for (const auto& notes :
+         {std::span<const std::string>(plan_.tokenizer.notes), checkpoint_.notes()}) {
+      plan_.notes.insert(plan_.notes.end(), notes.begin(), notes.end());
+    }
     plan_.source = checkpoint_.folder();
     return std::move(plan_);
   }
@@ -154,10 +158,10 @@ class ExportPlanner {
       kept[key] = id.has_value() ? std::to_string(*id) : "null";
     };
     // Written where they are not known, too: transformers' defaults are ids of other tokenizers.
-    add("bos_token_id", options_.token_ids.bos);
-    add("eos_token_id", options_.token_ids.eos);
-    add("pad_token_id", options_.token_ids.pad);
-    if (!options_.token_ids.eos.has_value()) {
+    add("bos_token_id", options_.tokenizer.ids.bos);
+    add("eos_token_id", options_.tokenizer.ids.eos);
+    add("pad_token_id", options_.tokenizer.ids.pad);
+    if (!options_.tokenizer.ids.eos.has_value()) {
       plan_.notes.emplace_back(
           "config.json: eos_token_id null: no tokenizer says which token ends a text, so that "
           "generation with transformers does not stop at one");
@@ -347,7 +351,13 @@ Result<std::vector<VirtualFile>> virtual_files(const ExportPlan& plan) {
   std::vector<VirtualFile> files;
   for (const ExportedFile& file : plan.files) files.push_back(weights_file(file));
   if (!plan.index_json.empty()) files.push_back(text_file(kIndexName, plan.index_json));
-  MEG_ASSIGN_OR_RETURN(const auto copied, tokenizer_files(plan.source));
+  if (!plan.tokenizer.config_json.empty()) {
+    files.push_back(text_file("tokenizer_config.json", plan.tokenizer.config_json));
+  }
+  std::vector<TokenizerFile> copied = plan.tokenizer.files.value_or(std::vector<TokenizerFile>());
+  if (!plan.tokenizer.files.has_value()) {
+    MEG_ASSIGN_OR_RETURN(copied, tokenizer_files(plan.source));
+  }
   for (const TokenizerFile& file : copied) {
     // The model has one of its own.
     if (file.name == kConfigName) continue;

@@ -8,6 +8,7 @@
 #include "libmeg/checkpoint/container/safetensors/safetensors_header.h"
 #include "libmeg/checkpoint/convert/copy_list.h"
 #include "libmeg/checkpoint/convert/virtual_file.h"
+#include "libmeg/checkpoint/dialects/huggingface/tokenizer_files.h"
 #include "libmeg/checkpoint/dialects/mp_rank/megatron_checkpoint.h"
 
 namespace meg::checkpoint {
@@ -17,6 +18,16 @@ struct TokenIds {
   std::optional<int64_t> bos, eos, pad;
 };
 
+/// What an exported folder has of its tokenizer.
+struct ExportTokenizer {
+  TokenIds ids;  ///< For models that did not come with a config.json.
+  /// Its files, by the names that they get; nullopt: the checkpoint's (tokenizer_files()), as they
+  /// are.
+  std::optional<std::vector<TokenizerFile>> files;
+  std::string config_json;  ///< Of tokenizer_config.json, which is none of `files`; empty: none.
+  std::vector<std::string> notes;
+};
+
 struct ExportOptions {
   /// Tokens of the unpadded vocabulary; nullopt: as args state it (unpadded_vocab_size()), and if
   /// they do not, the tables keep their padding rows.
@@ -24,7 +35,7 @@ struct ExportOptions {
   /// Whether the vocabulary is the tokenizer's (vocab_size in args) also where the model came from
   /// Hugging Face with more rows (true_vocab_size).
   bool tokenizer_vocab_size = false;
-  TokenIds token_ids;                 ///< For models that did not come with a config.json.
+  ExportTokenizer tokenizer;
   std::optional<DType> params_dtype;  ///< Dtype of the weights; nullopt: the source's.
   uint64_t max_shard_bytes = 5'000'000'000;
 };
@@ -41,7 +52,8 @@ struct ExportPlan {
   std::string config_json;
   std::string index_json;  ///< Empty where one file holds everything.
   std::vector<ExportedFile> files;
-  CheckpointFolder source;  ///< The folder whose tokenizer files are copied along.
+  CheckpointFolder source;
+  ExportTokenizer tokenizer;
   int64_t source_vocab_rows = 0, target_vocab_rows = 0;
   int64_t parameter_count = 0;  ///< Elements of the written tensors.
   std::vector<std::string> notes;

@@ -1,10 +1,10 @@
 #include "tools/common/flag_groups/inference_flags.h"
 
-#include "libmeg/app/checkpoint_args.h"
 #include "libmeg/megatron/argument_table.h"
 #include "libmeg/model/gpt_config.h"
 #include "libmeg/model/hybrid_pattern.h"
 #include "libmeg/nn/gpt_options.h"
+#include "tools/common/checkpoint_tokenizer.h"
 #include "tools/common/flag_groups/device_flag.h"
 #include "tools/common/ranks.h"
 #include "tools/common/report.h"
@@ -34,7 +34,7 @@ std::vector<std::string> inference_fields() {
     read_inference_args(reader, inference);
     RankFlags().take_fields(reader);
     model::HybridArgs().take_fields(reader);
-    (void)app::takes_checkpoint_tokenizer(reader);
+    (void)takes_checkpoint_tokenizer(reader);
   });
 }
 
@@ -85,7 +85,8 @@ Status finish_inference_flags(const Flags& flags, InferenceFlags& inference) {
   // How its segments split the layers makes no difference to the answers.
   const auto pattern = model::take_hybrid_pattern(inference.args);
   if (!pattern.has_value()) return pattern.error();
-  MEG_RETURN_IF_ERROR(app::take_checkpoint_tokenizer(inference.args));
+  MEG_ASSIGN_OR_RETURN(inference.tokenizer_origin,
+                       take_checkpoint_tokenizer(inference.args, inference.checkpoint));
   const megatron::FieldLookup fields = inference.args.lookup();
   megatron::FieldReader args(fields);
   read_inference_args(args, inference);

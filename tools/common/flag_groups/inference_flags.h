@@ -22,6 +22,8 @@ struct InferenceFlags : app::ModelRequest {
 
   std::optional<int64_t> micro_batch_size;  ///< Sequences at once; unset: a number that is fast.
   int64_t seed = 1234;
+  /// The checkpoint, where it is open already; for load_model().
+  std::shared_ptr<const checkpoint::MegatronCheckpoint> checkpoint;
   std::string settings;  ///< Flags::settings(), which ranks compare.
 };
 

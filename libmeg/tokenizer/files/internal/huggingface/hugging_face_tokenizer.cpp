@@ -324,6 +324,9 @@ std::optional<std::string> HuggingFaceTokenizer::rules() const {
 
 /// Where the id's token is in ids_; past the end where there is none.
 size_t HuggingFaceTokenizer::index_of(int32_t id) const {
+  // Few tokenizers leave out ids.
+  const auto place = static_cast<size_t>(id);
+  if (place < ids_.size() && ids_[place] == id) return place;
   const auto found = std::lower_bound(ids_.begin(), ids_.end(), id);
   if (found == ids_.end() || *found != id) return ids_.size();
   return static_cast<size_t>(found - ids_.begin());

@@ -6,13 +6,13 @@
 
 #include "libmeg/checkpoint/dialects/mp_rank/megatron_checkpoint.h"
 
-namespace meg::app {
+namespace meg::checkpoint {
 
 /// Opens the checkpoint that --load names for its args and weights only; its optimizer is not read.
 /// fallback: fields for checkpoints without args. ckpt_step: the iteration instead of the
 /// tracker's.
-Result<checkpoint::MegatronCheckpoint> open_weights(
-    const std::string& load, const megatron::FieldLookup& fallback = {},
-    std::optional<int64_t> ckpt_step = std::nullopt);
+Result<MegatronCheckpoint> open_weights(const std::string& load,
+                                        const megatron::FieldLookup& fallback = {},
+                                        std::optional<int64_t> ckpt_step = std::nullopt);
 
-}  // namespace meg::app
+}  // namespace meg::checkpoint
