@@ -11,6 +11,8 @@
 
 #include "libmeg/generation/internal/beam_search.h"
 #include "libmeg/generation/internal/cached_model.h"
+#include "libmeg/generation/internal/held_prompt.h"
+#include "libmeg/generation/internal/pieces.h"
 #include "libmeg/generation/internal/request_checks.h"
 #include "libmeg/generation/internal/running_text.h"
 #include "libmeg/generation/internal/stop_rules.h"
@@ -27,53 +29,10 @@ namespace {
 /// bits of each are its own.
 constexpr int64_t kScoredAtOnce = nn::kFewRows;
 
-/// A CPU reads prompts in pieces that begin at multiples of this many tokens, whatever else a step
-/// has to do. Then what comes of a prompt is the same to the bit beside any other texts: attention
-/// sees in each piece as many queries and keys, and few_rows_linear() keeps rows apart. Pieces of
-/// any size beyond it are not faster (docs/performance/inference.md).
-constexpr int64_t kPiece = nn::kFewRows;
-
 /// Tokens of prompts that a step reads, so that texts beside long prompts get their tokens, and
 /// requests are cancelled, before all of the prompts are read. A GPU wants larger products.
 constexpr int64_t kStepOnCpu = 2 * kPiece;
 constexpr int64_t kStepOnGpu = 2048;
-
-/// Tokens of a text that go through the model together.
-struct Piece {
-  RunningText* text;
-  int64_t held;  ///< Tokens before them.
-  int64_t count;
-
-  /// Whether the text's next token comes after them.
-  bool is_last() const { return held + count == std::ssize(text->answer.tokens); }
-};
-
-/// What a slot of the cache holds of a prompt, whole pieces of it, also after the text has ended:
-/// texts that begin with the same tokens need not read them.
-struct HeldPrompt {
-  std::vector<int32_t> tokens;
-  std::vector<at::Tensor> ends;  ///< The hidden state of each piece's last token.
-  int64_t scored = 0;            ///< The pieces of which these are known:
-  std::vector<float> logprobs;   ///< Of all tokens but the first.
-  std::vector<std::vector<serving::TokenLogprob>> top_logprobs;
-  int64_t alternatives = 0;  ///< In each of top_logprobs.
-
-  void cut(int64_t pieces) {
-    tokens.resize(static_cast<size_t>(pieces * kPiece));
-    ends.resize(static_cast<size_t>(pieces));
-    scored = std::min(scored, pieces);
-  }
-
-  /// How many of its pieces a text can begin with, leaving at least one token to be read.
-  int64_t shared_pieces(std::span<const int32_t> prompt,
-                        const serving::GenerationRequest& request) const {
-    if (request.logprobs && request.top_logprobs > alternatives) return 0;
-    const int64_t most =
-        std::min(request.logprobs ? scored : std::ssize(ends), (std::ssize(prompt) - 1) / kPiece);
-    const auto [end, _] = std::ranges::mismatch(tokens, prompt);
-    return std::min(most, (end - tokens.begin()) / kPiece);
-  }
-};
 
 class ModelEngine : public serving::GenerationEngine {
  public:
@@ -185,9 +144,7 @@ class ModelEngine : public serving::GenerationEngine {
   HeldPrompt& held_prompt(int64_t slot) { return held_prompts_[static_cast<size_t>(slot)]; }
 
   Status reuse_prompt(RunningText& text);
-  void note_prompt(const Piece& piece, const at::Tensor& states);
   Result<std::vector<Piece>> pieces_of_step();
-  std::vector<std::vector<Piece>> parts_of(std::span<const Piece> pieces) const;
   Result<at::Tensor> extend(std::span<const Piece> part);
   Status score_prompt(const Piece& piece, const at::Tensor& states);
   void note_outcome(const Status& outcome);
@@ -281,13 +238,7 @@ Status ModelEngine::reuse_prompt(RunningText& text) {
   MEG_RETURN_IF_ERROR(model_.copy_prefix(source, text.slot, length));
   counters_.reused_tokens += length;
   if (!text.request.logprobs) return Status();
-  text.score_up_to(static_cast<size_t>(length) + 1);
-  std::copy_n(held.logprobs.begin(), length - 1, text.answer.logprobs.begin());
-  for (size_t i = 0; text.request.top_logprobs > 0 && i + 1 < static_cast<size_t>(length); ++i) {
-    text.answer.top_logprobs[i] = held.top_logprobs[i];
-    const auto most = static_cast<size_t>(text.request.top_logprobs);
-    if (held.top_logprobs[i].size() > most) text.answer.top_logprobs[i].resize(most);
-  }
+  held.recall(text, length);
   // The token after the pieces is this text's own.
   MEG_ASSIGN_OR_RETURN(const LogitRows rows, model_.logits(held.ends.back().unsqueeze(0)));
   const Result<std::span<const float>> row = rows[0];
@@ -297,28 +248,6 @@ Status ModelEngine::reuse_prompt(RunningText& text) {
     text.failure = row.error().with_prefix(token_name(prompt.first(static_cast<size_t>(length))));
   }
   return Status();
-}
-
-/// Notes the whole pieces that a slot now holds. states: of the piece.
-void ModelEngine::note_prompt(const Piece& piece, const at::Tensor& states) {
-  const RunningText& text = *piece.text;
-  HeldPrompt& held = held_prompt(text.slot);
-  const auto is_scored = [&] { return held.scored == std::ssize(held.ends); };
-  const bool scores = text.request.logprobs && text.failure.ok() && is_scored();
-  while (std::ssize(held.tokens) + kPiece <= piece.held + piece.count) {
-    const auto begin = text.answer.tokens.begin() + std::ssize(held.tokens);
-    held.tokens.insert(held.tokens.end(), begin, begin + kPiece);
-    // A copy: a view would keep the states of all tokens.
-    held.ends.push_back(states[std::ssize(held.tokens) - 1 - piece.held].clone());
-    if (scores) ++held.scored;
-  }
-  if (!scores) return;
-  const auto known = std::max<ptrdiff_t>(std::ssize(held.tokens) - 1, 0);
-  held.logprobs.assign(text.answer.logprobs.begin(), text.answer.logprobs.begin() + known);
-  held.alternatives = text.request.top_logprobs;
-  if (held.alternatives == 0) return;
-  held.top_logprobs.assign(text.answer.top_logprobs.begin(),
-                           text.answer.top_logprobs.begin() + known);
 }
 
 /// What a step reads: the last token of each text whose prompt is in the cache, and pieces of the
@@ -368,30 +297,6 @@ Result<std::vector<Piece>> ModelEngine::pieces_of_step() {
   return pieces;
 }
 
-/// Which pieces go through the model together: on a GPU all. A CPU takes as many as have few rows,
-/// and those of one text after each other.
-std::vector<std::vector<Piece>> ModelEngine::parts_of(std::span<const Piece> pieces) const {
-  std::vector<std::vector<Piece>> parts;
-  std::vector<int64_t> rows;
-  for (const Piece& piece : pieces) {
-    const auto has_text = [&](const std::vector<Piece>& part) {
-      return std::ranges::find(part, piece.text, &Piece::text) != part.end();
-    };
-    size_t place = parts.size();
-    while (place > 0 && !has_text(parts[place - 1])) --place;
-    while (place < parts.size() && model_.is_on_cpu() && rows[place] + piece.count > nn::kFewRows) {
-      ++place;
-    }
-    if (place == parts.size()) {
-      parts.emplace_back();
-      rows.push_back(0);
-    }
-    parts[place].push_back(piece);
-    rows[place] += piece.count;
-  }
-  return parts;
-}
-
 /// Brings pieces into the cache. The hidden states of the last tokens of those that end their
 /// texts, [n, h].
 Result<at::Tensor> ModelEngine::extend(std::span<const Piece> part) {
@@ -413,7 +318,7 @@ Result<at::Tensor> ModelEngine::extend(std::span<const Piece> part) {
       MEG_RETURN_IF_ERROR(score_prompt(piece, states.narrow(0, row, piece.count)));
     }
     if (piece.text->is_reading(piece.held)) {
-      note_prompt(piece, states.narrow(0, row, piece.count));
+      held_prompt(piece.text->slot).note(piece, states.narrow(0, row, piece.count));
     }
     row += piece.count;
     if (piece.is_last()) last.push_back(row - 1);
@@ -513,7 +418,7 @@ Status ModelEngine::step_texts(std::vector<serving::GenerationEvent>& events) {
     std::vector<RunningText*> texts;
     std::vector<at::Tensor> states;
     MEG_ASSIGN_OR_RETURN(const std::vector<Piece> pieces, pieces_of_step());
-    for (const std::vector<Piece>& part : parts_of(pieces)) {
+    for (const std::vector<Piece>& part : parts_of(pieces, model_.is_on_cpu() ? nn::kFewRows : 0)) {
       MEG_ASSIGN_OR_RETURN(at::Tensor found, extend(part));
       states.push_back(std::move(found));
       for (const Piece& piece : part) {
