@@ -5,9 +5,10 @@ scoring_bench.py SERVER EVALUATE_GPT LAMBADA.jsonl HF_GPT2 --vocab-file V --merg
     [--lines 64] [--clients 16] [--runs 3] [--lm-eval PYTHON]
 
 HF_GPT2 is a folder of make_hf_gpt2.py. The clients send what lm-eval's local-completions sends, a prompt of ids each; all
-log probabilities are compared with evaluate_gpt's before a rate is told. Rates are tokens/s of scoring, medians of runs in
-turn; lm_eval (a Python that has it, torch and transformers) is timed from its first request to its last one, by its
-progress.
+log probabilities are compared with evaluate_gpt's before a rate is told. Rates are tokens of prompts a second, by the clock
+and by processor time, medians of runs in turn; lm_eval (a Python that has it, torch and transformers) is timed from its
+first request to its last one, by its progress. Of programs that load the model for each run, the processor time of a run
+with one line is taken off.
 """
 import argparse
 import concurrent.futures
@@ -15,6 +16,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import statistics
 import subprocess
 import sys
@@ -43,6 +45,21 @@ def parse_arguments():
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--lm-eval")
     return parser.parse_args()
+
+
+def processor_seconds(work):
+    """(what work() returns, the processor time of the programs that it has waited for)"""
+    def used():
+        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return usage.ru_utime + usage.ru_stime
+    before = used()
+    result = work()
+    return result, used() - before
+
+
+def server_seconds(server):
+    fields = pathlib.Path(f"/proc/{server.process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def offline(arguments, model, data, results):
@@ -77,13 +94,13 @@ def over_http(server, clients, prompts, wanted):
     return sum(len(ids) - 1 for ids in prompts) / seconds
 
 
-def lm_eval(arguments, folder, tokens):
-    """tokens/s of transformers in lm-eval, in batches that it chooses"""
+def lm_eval(arguments, folder, tokens, task="meg_lambada"):
+    """tokens/s of transformers in lm-eval, in batches of 8"""
     environment = dict(os.environ, HF_HOME=str(folder / "home"), HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false",
                        CUDA_VISIBLE_DEVICES="")
     done = subprocess.run(
         [arguments.lm_eval, "-m", "lm_eval", "--model", "hf", "--model_args", f"pretrained={arguments.hf},dtype=float32",
-         "--tasks", "meg_lambada", "--include_path", folder, "--batch_size", "8"],
+         "--tasks", task, "--include_path", folder, "--batch_size", "8"],
         env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     minutes, seconds = re.findall(r"Running loglikelihood requests: 100%.*?\[(\d+):(\d+)<", done.stderr)[-1]
@@ -97,28 +114,45 @@ def main():
         folder = pathlib.Path(held)
         subprocess.run([sys.executable, ROOT / "tests/generation/hf_gpt2_to_megatron.py", arguments.hf, folder / "checkpoint"],
                        check=True, stdout=subprocess.DEVNULL)
-        data = folder / "lambada.jsonl"
-        data.write_text("".join(arguments.data.read_text().splitlines(keepends=True)[:arguments.lines]))
-        (folder / "meg_lambada.yaml").write_text(json.dumps(
-            {**TASK, "dataset_kwargs": {"data_files": {"test": str(data)}}}))
+        lines = arguments.data.read_text().splitlines(keepends=True)[:arguments.lines]
+        data, one = folder / "lambada.jsonl", folder / "one.jsonl"
+        data.write_text("".join(lines))
+        one.write_text(lines[0])
+        for task, file in (("meg_lambada", data), ("meg_one", one)):
+            (folder / f"{task}.yaml").write_text(json.dumps(
+                {**TASK, "task": task, "dataset_kwargs": {"data_files": {"test": str(file)}}}))
         model = ["--load", folder / "checkpoint", "--device", "cpu", *vocabulary]
         server = ServerProcess(arguments.server, *model[:4], vocabulary=vocabulary)
-        rates = {"evaluate_gpt": [], f"over HTTP, {arguments.clients} clients": [], "lm_eval --model hf": []}
+        names = ["evaluate_gpt", f"over HTTP, {arguments.clients} clients", "lm_eval --model hf"]
+        rates = {name: [] for name in names}
+
+        def note(name, rate, seconds):
+            rates[name].append((rate, tokens / seconds))
         try:
-            prompts = [tokenize(server, json.loads(line)["text"]) for line in data.read_text().splitlines()]
+            prompts = [tokenize(server, json.loads(line)["text"]) for line in lines]
+            tokens = sum(map(len, prompts)) - len(prompts)
+            _, start = processor_seconds(lambda: offline(arguments, model, one, folder / "results.jsonl"))
+            _, lm_eval_start = processor_seconds(
+                lambda: arguments.lm_eval and lm_eval(arguments, folder, tokens, "meg_one"))
             for _ in range(arguments.runs):
-                wanted, rate = offline(arguments, model, data, folder / "results.jsonl")
-                rates["evaluate_gpt"].append(rate)
-                rates[f"over HTTP, {arguments.clients} clients"].append(over_http(server, arguments.clients, prompts, wanted))
+                (wanted, rate), seconds = processor_seconds(
+                    lambda: offline(arguments, model, data, folder / "results.jsonl"))
+                note(names[0], rate, seconds - start)
+                before = server_seconds(server)
+                rate = over_http(server, arguments.clients, prompts, wanted)
+                note(names[1], rate, server_seconds(server) - before)
                 if arguments.lm_eval:
-                    rates["lm_eval --model hf"].append(lm_eval(arguments, folder, sum(map(len, prompts)) - len(prompts)))
+                    rate, seconds = processor_seconds(lambda: lm_eval(arguments, folder, tokens))
+                    note(names[2], rate, seconds - lm_eval_start)
         finally:
             assert server.stop() == 0, server.log_text()
     print(f"{arguments.lines} lines, {arguments.runs} runs, load {os.getloadavg()[0]:.1f}; the log probabilities are equal")
-    of = statistics.median(rates["evaluate_gpt"])
+    first = [statistics.median(values) for values in zip(*rates[names[0]])]
     for name, values in rates.items():
         if values:
-            print(f"{name}: {statistics.median(values):.0f} tokens/s ({statistics.median(values) / of:.2f}x)")
+            rate, of_processor = (statistics.median(each) for each in zip(*values))
+            print(f"{name}: {rate:.0f} tokens/s ({rate / first[0]:.2f}x), "
+                  f"{of_processor:.0f} a second of processor time ({of_processor / first[1]:.2f}x)")
 
 
 if __name__ == "__main__":
