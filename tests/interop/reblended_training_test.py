@@ -145,7 +145,7 @@ class ReblendedTraining(unittest.TestCase):
             self.assertIn(wanted, done.stderr.splitlines()[-1])
         moved = self.run_program("reblend", *common, "--data-cache-path", "elsewhere")
         self.assertIn("--data-cache-path: expected \"cache\"", moved.stderr)
-        for wanted, flags in (("no checkpoint", ["--load", "a.bin"]), ("iter_0000004", ["--load", "ckpt", "--ckpt-step", 4])):
+        for wanted, flags in (("nowhere", ["--load", "nowhere"]), ("iter_0000004", ["--load", "ckpt", "--ckpt-step", 4])):
             done = self.run_program("reblend", *common[:4], *flags, *VERSION, code=1)
             self.assertIn(wanted, done.stderr)
 

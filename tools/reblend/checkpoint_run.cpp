@@ -145,8 +145,13 @@ class RunTaker {
     if (!found) return {};
     const auto usual = megatron::parse_python_value(row.default_value);
     const auto* const flag = std::get_if<bool>(&*found);
-    const bool is_usual = (usual && megatron::same_field(*usual, *found)) ||
-                          (flag != nullptr && !*flag && row.stored == "True");
+    bool is_usual = (usual && megatron::same_field(*usual, *found)) ||
+                    (flag != nullptr && !*flag && row.stored == "True");
+    // Megatron sets it to seq_length.
+    if (const auto length = value_in(recorded_, "seq_length");
+        length && row.dest == "encoder_seq_length") {
+      is_usual = megatron::same_field(*length, *found);
+    }
     if (is_usual) return {};
     return make_error(StatusCode::kUnsupported, "args of {}: `{}` {}: not supported yet",
                       run_.folder, row.dest, shown(*found));
