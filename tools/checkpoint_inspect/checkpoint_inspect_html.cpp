@@ -13,6 +13,7 @@
 
 #include "libmeg/base/version.h"
 #include "tools/checkpoint_inspect/checkpoint_inspect_parts.h"
+#include "tools/common/html_page.h"
 
 namespace meg::tools {
 namespace {
@@ -269,7 +270,7 @@ std::string code_table(const ordered_json& answer) {
 
 std::string html_page(const ordered_json& answer) {
   const std::string title = text_of(answer["folder"]);
-  std::string page = page_head(title);
+  std::string page = page_head(title, kCheckpointStyle);
   page += facts(answer);
   page += section("Ranks", rank_grid(answer));
   page += section("Types", dtype_shares(answer));

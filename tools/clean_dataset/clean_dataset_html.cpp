@@ -7,38 +7,20 @@
 #include <string_view>
 
 #include "libmeg/base/version.h"
-#include "libmeg/text/utf8.h"
 #include "tools/common/byte_size.h"
+#include "tools/common/html_page.h"
 
 namespace meg::tools {
 namespace {
 
 constexpr double kWidth = 640;  // of a picture
 
-std::string escaped(std::string_view raw) {
-  std::string text;
-  std::string valid;
-  text::append_replacing_invalid_utf8(raw, valid);
-  for (const char c : valid) {
-    switch (c) {
-      case '<':
-        text += "&lt;";
-        break;
-      case '>':
-        text += "&gt;";
-        break;
-      case '&':
-        text += "&amp;";
-        break;
-      case '"':
-        text += "&quot;";
-        break;
-      default:
-        text += c >= 0 && c < ' ' && c != '\n' && c != '\t' ? ' ' : c;
-    }
-  }
-  return text;
-}
+constexpr std::string_view kStyle = R"(
+pre { white-space: pre-wrap; background: var(--card); padding: .4rem; overflow-wrap: anywhere; }
+.clusters pre { margin: 2px 0; }
+.kept { border-left: 4px solid #3a923a; } .removed { border-left: 4px solid #c44e52; }
+.n { text-align: right; } .stays { fill: #3a923a; } .goes { fill: #c44e52; } .read { fill: #9aa7b5; }
+)";
 
 double width_of(int64_t part, int64_t whole) {
   return whole == 0 ? 0 : kWidth * static_cast<double>(part) / static_cast<double>(whole);
@@ -135,22 +117,16 @@ std::string samples(const cleaning::CleanSummary& summary) {
 
 std::string clean_report_page(const cleaning::CleanSummary& summary, const std::string& command,
                               double seconds) {
-  return fmt::format(
-             "<!doctype html><meta charset=utf-8><title>clean_dataset</title>\n<style>"
-             "body{{font:15px sans-serif;margin:2em auto;max-width:70em;color:#222}}"
-             "table{{border-collapse:collapse}}th{{text-align:left;font-weight:600}}"
-             "td,th{{padding:2px 10px 2px 0;vertical-align:top}}.n{{text-align:right}}"
-             ".soft{{color:#777;padding-bottom:8px}}pre{{white-space:pre-wrap;background:#f4f4f4;"
-             "padding:6px;overflow-wrap:anywhere}}.clusters pre{{margin:2px 0}}"
-             ".kept{{border-left:4px solid #3a923a}}.removed{{border-left:4px solid #c44e52}}"
-             ".stays{{fill:#3a923a}}.goes{{fill:#c44e52}}"
-             ".read{{fill:#9aa7b5}}</style>\n<h1>clean_dataset</h1>\n<pre>{}</pre>\n"
-             "<p>{} documents read ({}), {} kept ({}), in {:.1f} s, libmeg {}.</p>\n{}\n",
+  return page_head("clean_dataset", kStyle) +
+         fmt::format(
+             "<pre>{}</pre>\n<p>{} documents read ({}), {} kept ({}), in {:.1f} s, libmeg "
+             "{}.</p>\n{}\n",
              escaped(command), summary.documents, byte_size_text(summary.text_bytes), summary.kept,
              byte_size_text(summary.kept_text_bytes), seconds, version(),
              bar(summary.kept, std::max<int64_t>(summary.documents - summary.kept, 0),
                  std::max(summary.documents, summary.kept))) +
-         steps(summary) + lengths(summary) + clusters(summary) + samples(summary);
+         steps(summary) + lengths(summary) + clusters(summary) + samples(summary) +
+         "</body>\n</html>\n";
 }
 
 }  // namespace meg::tools
