@@ -1,6 +1,5 @@
 #include "libmeg/dataset/convert_dataset.h"
 
-#include <filesystem>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -11,6 +10,7 @@
 #include "libmeg/dataset/indexed_dataset_builder.h"
 #include "libmeg/dataset/internal/item_types.h"
 #include "libmeg/dataset/internal/merge_provenance.h"
+#include "libmeg/dataset/internal/view_files.h"
 
 namespace meg::dataset {
 namespace {
@@ -88,12 +88,7 @@ Status copy_documents(const IndexedDataset& source, IndexedDatasetBuilder& build
 Result<ConvertSummary> convert_dataset(const IndexedDataset& source, const std::string& output,
                                        const ConvertOptions& options) {
   const std::string prefix = dataset_prefix(output);
-  std::error_code absent;
-  if (std::filesystem::equivalent(source.prefix() + ".idx", prefix + ".idx", absent) ||
-      std::filesystem::equivalent(source.prefix() + ".bin", prefix + ".bin", absent)) {
-    return make_error(StatusCode::kInvalidArgument,
-                      "{}: expected another dataset than the source as output", prefix);
-  }
+  MEG_RETURN_IF_ERROR(check_output(source.prefix(), prefix, OutputBin::kOwn));
   IndexedDatasetBuilder::Options made{.format = options.format.value_or(source.format()),
                                       .dtype = options.dtype.value_or(source.dtype()),
                                       .multimodal = source.multimodal()};

@@ -12,8 +12,10 @@
 #include "libmeg/dataset/dataset_tokenizer.h"
 #include "libmeg/dataset/index_format.h"
 #include "libmeg/dataset/indexed_dataset_builder.h"
+#include "libmeg/dataset/internal/companion_files.h"
 #include "libmeg/dataset/internal/dataset_lock.h"
 #include "libmeg/dataset/internal/libmeg_file.h"
+#include "libmeg/dataset/internal/merge_provenance.h"
 #include "libmeg/dataset/internal/view_files.h"
 #include "libmeg/dataset/provenance.h"
 #include "libmeg/dataset/provenance_writer.h"
@@ -26,16 +28,18 @@ namespace fs = std::filesystem;
 
 /// Bytes that are gathered before they are written.
 constexpr size_t kGathered = size_t{1} << 20;
-/// Documents of a part at most, and between two calls of progress.
-constexpr int64_t kPart = 1 << 16;
-/// Parts whose places are looked up together.
+/// Documents of a run at most, and between two calls of progress.
+constexpr int64_t kRun = 1 << 18;
+/// Runs whose places are looked up together.
 constexpr size_t kBatch = 4096;
 
-/// Elements of an array of the .idx, written in pieces.
+/// Elements of an array of the .idx, written in pieces from a place in the file on.
 template <class T>
 class ArrayWriter {
  public:
-  explicit ArrayWriter(const io::AtomicFile& file) : file_(file) { bytes_.reserve(kGathered); }
+  ArrayWriter(const io::AtomicFile& file, int64_t begin) : file_(file), flushed_(begin) {
+    bytes_.reserve(kGathered);
+  }
 
   Status add(T value) {
     const size_t at = bytes_.size();
@@ -44,39 +48,56 @@ class ArrayWriter {
     return bytes_.size() < kGathered ? Status() : flush();
   }
 
-  /// Little endian.
+  /// Little endian. Long ones are not gathered.
   Status add(std::span<const std::byte> elements) {
+    if (elements.size() >= kGathered / 8) {
+      MEG_RETURN_IF_ERROR(flush());
+      return write(elements);
+    }
     bytes_.insert(bytes_.end(), elements.begin(), elements.end());
     return bytes_.size() < kGathered ? Status() : flush();
   }
 
   Status flush() {
-    const Status status = file_.write(bytes_);
+    const Status status = write(bytes_);
     bytes_.clear();
     return status;
   }
 
  private:
+  Status write(std::span<const std::byte> bytes) {
+    MEG_RETURN_IF_ERROR(file_.write_at(flushed_, bytes));
+    flushed_ += std::ssize(bytes);
+    return {};
+  }
+
   const io::AtomicFile& file_;
+  int64_t flushed_;
   std::vector<std::byte> bytes_;
 };
 
-/// Documents of an order, and their sequences.
-struct Part {
+/// Documents of an order that follow each other in the source, and their sequences.
+struct Run {
   int64_t begin = 0, end = 0;
   SequenceRange sequences;
 };
 
+bool is_same_file(const std::string& a, const std::string& b) {
+  std::error_code absent;
+  return fs::equivalent(a, b, absent);
+}
+
 class ViewWriter {
  public:
-  ViewWriter(const IndexedDataset& source, const DocumentOrder& order, std::string prefix,
-             const ViewOptions& options)
-      : source_(source), order_(order), prefix_(std::move(prefix)), options_(options) {}
+  ViewWriter(std::span<const ViewPart> parts, std::string prefix, const ViewOptions& options)
+      : parts_(parts), prefix_(std::move(prefix)), options_(options) {}
 
   Result<ViewSummary> write() {
-    MEG_RETURN_IF_ERROR(check_output());
+    MEG_RETURN_IF_ERROR(check_parts());
     MEG_RETURN_IF_ERROR(count());
-    MEG_ASSIGN_OR_RETURN(auto tokenizer, read_dataset_tokenizer(source_.prefix()));
+    std::vector<std::string> prefixes;
+    for (const ViewPart& part : parts_) prefixes.push_back(part.source->prefix());
+    MEG_ASSIGN_OR_RETURN(auto tokenizer, common_tokenizer(prefixes, summary_.notes));
     if (options_.copy) {
       MEG_RETURN_IF_ERROR(write_copy(std::move(tokenizer)));
     } else {
@@ -86,172 +107,208 @@ class ViewWriter {
   }
 
  private:
-  Status check_output() const {
-    if (source_.format() != IndexFormat::kMmididx) {
-      return make_error(StatusCode::kUnsupported, "{}: expected MMIDIDX, found {}",
-                        source_.idx().path(), index_format_name(source_.format()));
-    }
-    for (const std::string& prefix : {source_.prefix(), prefix_}) {
-      MEG_RETURN_IF_ERROR(check_is_path(prefix));
-    }
-    std::error_code absent;
-    if (fs::equivalent(source_.prefix() + ".idx", prefix_ + ".idx", absent)) {
-      return make_error(StatusCode::kInvalidArgument,
-                        "{}: expected another dataset than the source as output", prefix_);
-    }
-    if (!options_.copy) return check_place_of_link(prefix_);
-    // Writing through the link would replace the source.
-    const std::string bin = prefix_ + ".bin";
-    if (!fs::equivalent(source_.bin().path(), bin, absent)) return {};
-    return make_error(StatusCode::kInvalidArgument,
-                      "{}: expected another file than the source's, found a link to it", bin);
-  }
-
-  /// Calls use() with the parts of the order, some thousand at a time: their places in the arrays
-  /// are then looked up at once, so that the memory's latency is waited for once for many.
-  template <class Use>
-  Status each_batch(const Use& use) const {
-    const auto documents = source_.document_indices();
-    std::vector<Part> parts;
-    const auto flush = [&] {
-      for (Part& part : parts) part.sequences.begin = documents[part.begin];
-      for (Part& part : parts) part.sequences.end = documents[part.end];
-      const Status status = use(parts);
-      parts.clear();
-      return status;
-    };
-    const Status status = order_([&](int64_t begin, int64_t end) -> Status {
-      if (begin < 0 || begin > end || end > source_.document_count()) {
-        return make_error(StatusCode::kOutOfRange,
-                          "{}: expected documents of [0, {}), found [{}, {})", source_.prefix(),
-                          source_.document_count(), begin, end);
+  Status check_parts() {
+    if (parts_.empty()) return {StatusCode::kInvalidArgument, "expected at least one dataset"};
+    MEG_RETURN_IF_ERROR(check_is_path(prefix_));
+    const IndexedDataset& first = *parts_.front().source;
+    for (const ViewPart& part : parts_) {
+      const IndexedDataset& source = *part.source;
+      MEG_RETURN_IF_ERROR(check_is_path(source.prefix()));
+      if (source.format() != IndexFormat::kMmididx) {
+        return make_error(StatusCode::kUnsupported, "{}: expected MMIDIDX, found {}",
+                          source.idx().path(), index_format_name(source.format()));
       }
-      // Long ranges in parts, so that as little is gathered as of short ones.
-      for (int64_t at = begin; at < end; at += kPart) {
-        parts.push_back({at, std::min(at + kPart, end), {}});
-        if (parts.size() == kBatch || end - begin > kPart) MEG_RETURN_IF_ERROR(flush());
+      MEG_RETURN_IF_ERROR(check_output(source.prefix(), prefix_,
+                                       options_.copy ? OutputBin::kOwn : OutputBin::kLink));
+      if (source.dtype() != first.dtype()) {
+        return make_error(StatusCode::kInvalidArgument, "{}: expected dtype {} as in {}, found {}",
+                          source.prefix(), dtype_name(first.dtype()), first.prefix(),
+                          dtype_name(source.dtype()));
       }
-      return {};
-    });
-    return status.ok() ? flush() : status;
-  }
-
-  /// Checks every document once, so that the passes that follow need not.
-  Status count() {
-    return each_batch([&](std::span<const Part> parts) -> Status {
-      for (const Part& part : parts) {
-        MEG_RETURN_IF_ERROR(check_documents(part));
-        summary_.documents += part.end - part.begin;
-        summary_.sequences += part.sequences.end - part.sequences.begin;
+      if (!options_.copy && !is_same_file(first.bin().path(), source.bin().path())) {
+        return make_error(StatusCode::kInvalidArgument,
+                          "{}: expected the tokens of {}, as an .idx points into one .bin, found "
+                          "another file",
+                          source.bin().path(), first.bin().path());
       }
-      for (const Part& part : parts) MEG_RETURN_IF_ERROR(check_sequences(part.sequences));
-      for (const Part& part : parts) release(part);
-      return report(summary_.documents);
-    });
-  }
-
-  Status check_documents(const Part& part) const {
-    const auto documents = source_.document_indices();
-    for (int64_t document = part.begin; document < part.end; ++document) {
-      const bool is_single = part.end - part.begin == 1;
-      const SequenceRange range =
-          is_single ? part.sequences : SequenceRange{documents[document], documents[document + 1]};
-      if (range.begin >= 0 && range.begin <= range.end && range.end <= source_.sequence_count())
-        continue;
-      return make_error(
-          StatusCode::kCorruption, "{}: document {}: expected sequences of [0, {}), found [{}, {})",
-          source_.idx().path(), document, source_.sequence_count(), range.begin, range.end);
+      if (source.sequence_count() == 0) continue;  // which says nothing of modes
+      if (has_sequences_ && source.multimodal() != multimodal_) {
+        return make_error(StatusCode::kInvalidArgument,
+                          "{}: expected sequences {}modes as in the datasets before it",
+                          source.prefix(), multimodal_ ? "with " : "without ");
+      }
+      has_sequences_ = true;
+      multimodal_ = source.multimodal();
     }
     return {};
   }
 
-  Status check_sequences(const SequenceRange& range) {
-    const auto lengths = source_.sequence_lengths();
-    const auto pointers = source_.sequence_pointers();
-    const int64_t size = source_.item_size(), bytes = source_.bin().size();
+  /// Calls use() with a part's source and runs of its order, some thousand at a time: their places
+  /// in the arrays are then looked up at once, so that the memory's latency is waited for once for
+  /// many.
+  template <class Use>
+  Status each_batch(const Use& use) const {
+    for (const ViewPart& part : parts_) {
+      const auto documents = part.source->document_indices();
+      std::vector<Run> runs;
+      const auto flush = [&] {
+        for (Run& run : runs) run.sequences.begin = documents[run.begin];
+        for (Run& run : runs) run.sequences.end = documents[run.end];
+        const Status status = use(*part.source, runs);
+        runs.clear();
+        return status;
+      };
+      const Status taken = part.order([&](int64_t begin, int64_t end) -> Status {
+        if (begin < 0 || begin > end || end > part.source->document_count()) {
+          return make_error(StatusCode::kOutOfRange,
+                            "{}: expected documents of [0, {}), found [{}, {})",
+                            part.source->prefix(), part.source->document_count(), begin, end);
+        }
+        // Long ranges in pieces, so that as little is gathered as of short ones.
+        for (int64_t at = begin; at < end; at += kRun) {
+          runs.push_back({at, std::min(at + kRun, end), {}});
+          if (runs.size() == kBatch || end - begin > kRun) MEG_RETURN_IF_ERROR(flush());
+        }
+        return {};
+      });
+      MEG_RETURN_IF_ERROR(taken);
+      MEG_RETURN_IF_ERROR(flush());
+    }
+    return {};
+  }
+
+  /// By the ends of runs alone; what is in them is checked where it is written.
+  Status count() {
+    return each_batch([&](const IndexedDataset& source, std::span<const Run> runs) -> Status {
+      for (const auto& [begin, end, sequences] : runs) {
+        const auto& [first, last] = sequences;
+        if (first < 0 || first > last || last > source.sequence_count()) {
+          return make_error(StatusCode::kCorruption,
+                            "{}: documents [{}, {}): expected sequences of [0, {}), found [{}, {})",
+                            source.idx().path(), begin, end, source.sequence_count(), first, last);
+        }
+        summary_.documents += end - begin;
+        summary_.sequences += last - first;
+      }
+      return {};
+    });
+  }
+
+  Status check_sequences(const IndexedDataset& source, const SequenceRange& range) {
+    const auto lengths = source.sequence_lengths();
+    const auto pointers = source.sequence_pointers();
+    const int64_t size = source.item_size(), bytes = source.bin().size();
     for (int64_t sequence = range.begin; sequence < range.end; ++sequence) {
       const int64_t length = lengths[sequence], pointer = pointers[sequence];
       if (length < 0 || pointer < 0 || pointer > bytes || length * size > bytes - pointer) {
-        MEG_RETURN_IF_ERROR(
-            source_.sequence_length(sequence).status());  // which says what is wrong
+        MEG_RETURN_IF_ERROR(source.sequence_length(sequence).status());  // which says what is wrong
       }
       summary_.items += length;
     }
     return {};
   }
 
-  /// Mapped pages count as memory; those of short parts may be used by the next ones.
-  void release(const Part& part) const {
-    if (part.end - part.begin < kPart) return;
-    const auto [first, last] = part.sequences;
-    source_.idx().release(source_.document_indices().bytes(part.begin, part.end));
-    source_.idx().release(source_.sequence_lengths().bytes(first, last));
-    source_.idx().release(source_.sequence_pointers().bytes(first, last));
+  /// Mapped pages count as memory; those of short runs may be used by the next ones.
+  static void release(const IndexedDataset& source, const Run& run) {
+    if (run.end - run.begin < kRun) return;
+    const auto [first, last] = run.sequences;
+    source.idx().release(source.document_indices().bytes(run.begin, run.end));
+    source.idx().release(source.sequence_lengths().bytes(first, last));
+    source.idx().release(source.sequence_pointers().bytes(first, last));
   }
 
   Status report(int64_t documents) {
-    if (!options_.progress || documents - reported_ < kPart) return {};
+    if (!options_.progress || documents - reported_ < kRun) return {};
     reported_ = documents;
     if (options_.progress({.documents = documents, .tokens = summary_.items})) return {};
     return {StatusCode::kCancelled, prefix_ + ": cancelled"};
   }
 
-  /// The elements of one of the source's arrays of sequences.
-  template <class T>
-  Status write_array(const io::AtomicFile& idx, const LittleEndianArray<T>& array) const {
-    ArrayWriter<T> writer(idx);
-    const Status status = each_batch([&](std::span<const Part> parts) -> Status {
-      for (const auto& [begin, end, sequences] : parts) {
-        if (sequences.end - sequences.begin == 1) {
-          MEG_RETURN_IF_ERROR(writer.add(array[sequences.begin]));
-          continue;
-        }
-        const auto elements = array.bytes(sequences.begin, sequences.end);
-        MEG_RETURN_IF_ERROR(writer.add(elements));
-        if (end - begin == kPart) source_.idx().release(elements);
-      }
-      return {};
-    });
-    return status.ok() ? writer.flush() : status;
-  }
-
-  Status write_document_indices(const io::AtomicFile& idx) const {
-    ArrayWriter<int64_t> writer(idx);
-    const auto documents = source_.document_indices();
-    int64_t before = 0;  // sequences of the documents so far
-    MEG_RETURN_IF_ERROR(writer.add(before));
-    const Status status = each_batch([&](std::span<const Part> parts) -> Status {
-      for (const auto& [begin, end, sequences] : parts) {
-        for (int64_t document = begin + 1; document < end; ++document) {
-          MEG_RETURN_IF_ERROR(writer.add(before + documents[document] - sequences.begin));
-        }
-        before += sequences.end - sequences.begin;
-        MEG_RETURN_IF_ERROR(writer.add(before));
-      }
-      return {};
-    });
-    return status.ok() ? writer.flush() : status;
-  }
-
-  Status write_idx(const io::AtomicFile& idx) const {
+  Status write_idx(const io::AtomicFile& idx) {
     IndexHeader header;
     // As it is in the source, whichever code that has for float64.
-    header.dtype_code = std::to_integer<uint8_t>(source_.header()[kIndexDtypeOffset]);
+    header.dtype_code = std::to_integer<uint8_t>(first().header()[kIndexDtypeOffset]);
     header.sequence_count = static_cast<uint64_t>(summary_.sequences);
     header.document_index_count = static_cast<uint64_t>(summary_.documents) + 1;
     std::array<std::byte, kIndexHeaderSize> stored;
     store_index_header(header, stored);
-    MEG_RETURN_IF_ERROR(idx.write(stored));
-    MEG_RETURN_IF_ERROR(write_array(idx, source_.sequence_lengths()));
-    MEG_RETURN_IF_ERROR(write_array(idx, source_.sequence_pointers()));
-    MEG_RETURN_IF_ERROR(write_document_indices(idx));
-    if (!source_.multimodal()) return {};
-    return write_array(idx, source_.sequence_modes());
+    MEG_RETURN_IF_ERROR(idx.write_at(0, stored));
+    const auto layout = index_layout(header.sequence_count, header.document_index_count);
+    if (!layout) {
+      return make_error(StatusCode::kOutOfRange, "{}.idx: more than a file can hold", prefix_);
+    }
+    return write_arrays(idx, *layout);
+  }
+
+  /// All arrays in one pass, so that each place of the sources is looked up once.
+  Status write_arrays(const io::AtomicFile& idx, const IndexLayout& layout) {
+    ArrayWriter<int32_t> lengths(idx, layout.sequence_lengths);
+    ArrayWriter<int64_t> pointers(idx, layout.sequence_pointers);
+    ArrayWriter<int64_t> documents(idx, layout.document_indices);
+    ArrayWriter<int8_t> modes(idx, layout.sequence_modes);
+    int64_t before = 0;  // sequences of the documents so far
+    int64_t done = 0;    // documents
+    MEG_RETURN_IF_ERROR(documents.add(before));
+    const Status taken =
+        each_batch([&](const IndexedDataset& source, std::span<const Run> runs) -> Status {
+          for (const Run& run : runs) {
+            MEG_RETURN_IF_ERROR(check_sequences(source, run.sequences));
+          }
+          MEG_RETURN_IF_ERROR(write_sequences(source.sequence_lengths(), runs, lengths));
+          MEG_RETURN_IF_ERROR(write_sequences(source.sequence_pointers(), runs, pointers));
+          if (multimodal_) {
+            MEG_RETURN_IF_ERROR(write_sequences(source.sequence_modes(), runs, modes));
+          }
+          for (const Run& run : runs) {
+            MEG_RETURN_IF_ERROR(write_documents(source, run, before, documents));
+            before += run.sequences.end - run.sequences.begin;
+            done += run.end - run.begin;
+            release(source, run);
+          }
+          return report(done);
+        });
+    MEG_RETURN_IF_ERROR(taken);
+    for (const Status& status :
+         {lengths.flush(), pointers.flush(), documents.flush(), modes.flush()}) {
+      MEG_RETURN_IF_ERROR(status);
+    }
+    return {};
+  }
+
+  template <class T>
+  static Status write_sequences(const LittleEndianArray<T>& array, std::span<const Run> runs,
+                                ArrayWriter<T>& writer) {
+    for (const Run& run : runs) {
+      const auto& [first, last] = run.sequences;
+      MEG_RETURN_IF_ERROR(last - first == 1 ? writer.add(array[first])
+                                            : writer.add(array.bytes(first, last)));
+    }
+    return {};
+  }
+
+  /// before: sequences of the documents before the run's.
+  static Status write_documents(const IndexedDataset& source, const Run& run, int64_t before,
+                                ArrayWriter<int64_t>& writer) {
+    const auto documents = source.document_indices();
+    const int64_t moved = before - run.sequences.begin;
+    int64_t last = run.sequences.begin;
+    for (int64_t document = run.begin + 1; document < run.end; ++document) {
+      const int64_t at = documents[document];
+      if (at < last || at > run.sequences.end) {
+        return make_error(StatusCode::kCorruption,
+                          "{}: document {}: expected sequences of [{}, {}), found [{}, {})",
+                          source.idx().path(), document - 1, run.sequences.begin, run.sequences.end,
+                          last, at);
+      }
+      last = at;
+      MEG_RETURN_IF_ERROR(writer.add(at + moved));
+    }
+    return writer.add(run.sequences.end + moved);
   }
 
   Status write_view(std::optional<DatasetTokenizer> tokenizer) {
     MEG_ASSIGN_OR_RETURN(const io::FileLock lock, lock_dataset(prefix_));
-    MEG_ASSIGN_OR_RETURN(summary_.view, describe_view(source_.bin().path(), prefix_));
+    MEG_ASSIGN_OR_RETURN(summary_.view, describe_view(first().bin().path(), prefix_));
     MEG_ASSIGN_OR_RETURN(io::AtomicFile idx, io::AtomicFile::create_regular(prefix_ + ".idx"));
     MEG_RETURN_IF_ERROR(write_idx(idx));
     MEG_ASSIGN_OR_RETURN(auto provenance, provenance_of_documents());
@@ -260,62 +317,84 @@ class ViewWriter {
   }
 
   Status write_copy(std::optional<DatasetTokenizer> tokenizer) {
-    IndexedDatasetBuilder::Options output{.dtype = source_.dtype(),
-                                          .multimodal = source_.multimodal(),
-                                          .tokenizer = std::move(tokenizer)};
+    IndexedDatasetBuilder::Options output{
+        .dtype = first().dtype(), .multimodal = multimodal_, .tokenizer = std::move(tokenizer)};
     MEG_ASSIGN_OR_RETURN(IndexedDatasetBuilder builder,
                          IndexedDatasetBuilder::create(prefix_, output));
-    const auto documents = source_.document_indices();
-    const auto modes = source_.sequence_modes();
-    reported_ = 0;
-    const Status taken = order_([&](int64_t begin, int64_t end) -> Status {
-      for (int64_t document = begin; document < end; ++document) {
-        for (int64_t at = documents[document]; at < documents[document + 1]; ++at) {
-          MEG_ASSIGN_OR_RETURN(const auto items, source_.sequence(at));
-          MEG_RETURN_IF_ERROR(builder.add_item(items, modes.empty() ? int8_t{0} : modes[at]));
+    for (const auto& [source, order] : parts_) {
+      const auto modes = source->sequence_modes();
+      const Status taken = order([&](int64_t begin, int64_t end) -> Status {
+        for (int64_t document = begin; document < end; ++document) {
+          MEG_ASSIGN_OR_RETURN(const SequenceRange range, source->document(document));
+          for (int64_t at = range.begin; at < range.end; ++at) {
+            MEG_ASSIGN_OR_RETURN(const auto items, source->sequence(at));
+            MEG_RETURN_IF_ERROR(builder.add_item(items, modes.empty() ? int8_t{0} : modes[at]));
+          }
+          MEG_RETURN_IF_ERROR(builder.end_document());
         }
-        MEG_RETURN_IF_ERROR(builder.end_document());
-      }
-      return report(builder.document_count());
-    });
-    MEG_RETURN_IF_ERROR(taken);
+        summary_.items = builder.item_count();
+        return report(builder.document_count());
+      });
+      MEG_RETURN_IF_ERROR(taken);
+    }
     MEG_ASSIGN_OR_RETURN(auto provenance, provenance_of_documents());
     MEG_RETURN_IF_ERROR(builder.finish());
     return provenance ? provenance->publish() : Status();
   }
 
-  /// Complete, to be published after the pair; nullopt where the source has none. The caller holds
+  /// Complete, to be published after the pair; nullopt where no source has any. The caller holds
   /// the lock.
-  Result<std::optional<ProvenanceWriter>> provenance_of_documents() const {
+  Result<std::optional<ProvenanceWriter>> provenance_of_documents() {
     std::optional<ProvenanceWriter> writer;
-    MEG_ASSIGN_OR_RETURN(const auto provenance, Provenance::open_beside(source_.prefix()));
-    if (!provenance) return writer;
+    std::vector<std::optional<Provenance>> provenances;
+    for (const ViewPart& part : parts_) {
+      MEG_ASSIGN_OR_RETURN(auto found, Provenance::open_beside(part.source->prefix()));
+      provenances.push_back(std::move(found));
+    }
+    const auto is_there = [](const auto& provenance) { return provenance.has_value(); };
+    if (std::ranges::none_of(provenances, is_there)) return writer;
     MEG_ASSIGN_OR_RETURN(writer, ProvenanceWriter::create(prefix_));
+    SourceNames sources;
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      if (!provenances[i]) {
+        summary_.notes.push_back(
+            fmt::format("{}: no provenance: the sources of its documents are unknown",
+                        parts_[i].source->prefix()));
+      }
+      MEG_RETURN_IF_ERROR(append_places(parts_[i].order, provenances[i], sources, *writer));
+    }
+    MEG_RETURN_IF_ERROR(writer->complete(sources.names()));
+    return writer;
+  }
+
+  static Status append_places(const DocumentOrder& order, const std::optional<Provenance>& from,
+                              SourceNames& sources, ProvenanceWriter& writer) {
+    const std::vector<uint32_t> numbers = from ? sources.add(*from) : std::vector<uint32_t>();
     std::vector<DocumentPlace> places;
-    const Status taken = order_([&](int64_t begin, int64_t end) -> Status {
+    const Status taken = order([&](int64_t begin, int64_t end) -> Status {
       for (int64_t document = begin; document < end; ++document) {
-        MEG_ASSIGN_OR_RETURN(const DocumentPlace place, provenance->place(document));
+        DocumentPlace place;
+        if (from) {
+          MEG_ASSIGN_OR_RETURN(place, numbered_place(*from, document, numbers));
+        }
         places.push_back(place);
         if (places.size() < kGathered / sizeof(DocumentPlace)) continue;
-        MEG_RETURN_IF_ERROR(writer->append(places));
+        MEG_RETURN_IF_ERROR(writer.append(places));
         places.clear();
       }
       return {};
     });
     MEG_RETURN_IF_ERROR(taken);
-    MEG_RETURN_IF_ERROR(writer->append(places));
-    std::vector<std::string> sources;
-    for (int64_t i = 0; i < provenance->source_count(); ++i) {
-      sources.emplace_back(provenance->source(i));
-    }
-    MEG_RETURN_IF_ERROR(writer->complete(sources));
-    return writer;
+    return writer.append(places);
   }
 
-  const IndexedDataset& source_;
-  const DocumentOrder& order_;
+  const IndexedDataset& first() const { return *parts_.front().source; }
+
+  const std::span<const ViewPart> parts_;
   const std::string prefix_;
   const ViewOptions& options_;
+  bool has_sequences_ = false;
+  bool multimodal_ = false;
   ViewSummary summary_;
   int64_t reported_ = 0;
 };
@@ -327,10 +406,23 @@ Result<std::optional<ViewOf>> read_view_of(const std::string& prefix) {
   return std::move(file.view);
 }
 
+Result<ViewSummary> write_dataset_view(std::span<const ViewPart> parts,
+                                       const std::string& output_prefix,
+                                       const ViewOptions& options) {
+  return ViewWriter(parts, dataset_prefix(output_prefix), options).write();
+}
+
 Result<ViewSummary> write_dataset_view(const IndexedDataset& source, const DocumentOrder& order,
                                        const std::string& output_prefix,
                                        const ViewOptions& options) {
-  return ViewWriter(source, order, dataset_prefix(output_prefix), options).write();
+  const ViewPart part{&source, order};
+  return write_dataset_view({&part, 1}, output_prefix, options);
+}
+
+bool share_bin(std::span<const std::string> prefixes) {
+  return std::ranges::all_of(prefixes, [&](const std::string& prefix) {
+    return is_same_file(dataset_prefix(prefix) + ".bin", dataset_prefix(prefixes.front()) + ".bin");
+  });
 }
 
 }  // namespace meg::dataset

@@ -16,9 +16,11 @@
 #include "libmeg/dataset/indexed_dataset.h"
 #include "libmeg/dataset/indexed_dataset_builder.h"
 #include "libmeg/dataset/internal/append_dataset.h"
+#include "libmeg/dataset/internal/companion_files.h"
 #include "libmeg/dataset/internal/dataset_file.h"
 #include "libmeg/dataset/internal/merge_provenance.h"
 #include "libmeg/dataset/internal/merge_tntidx.h"
+#include "libmeg/dataset/internal/view_files.h"
 #include "libmeg/dataset/shard_run.h"
 #include "libmeg/io/file_descriptor.h"
 #include "libmeg/s3/find_objects.h"
@@ -35,21 +37,6 @@ struct Kind {
   bool multimodal = false;
   int64_t bin_bytes = 0;
 };
-
-/// The output must not replace what is still to be read.
-Status check_output(const std::vector<std::string>& prefixes, const std::string& output_prefix) {
-  for (const std::string& prefix : prefixes) {
-    for (const char* const suffix : {".bin", ".idx"}) {
-      std::error_code missing;
-      // Compared as files and not as names: links and "./" may lead to an input.
-      if (!fs::equivalent(prefix + suffix, output_prefix + suffix, missing) || missing) continue;
-      return make_error(StatusCode::kInvalidArgument,
-                        "{}: expected an output that is not one of the inputs, found one of them",
-                        output_prefix);
-    }
-  }
-  return Status();
-}
 
 /// A shell makes both files of each dataset of `parts/*`, which would be merged twice. The same
 /// word given twice is what was asked for.
@@ -171,29 +158,6 @@ Result<Kind> kind_of(const std::vector<std::string>& prefixes, const MergeOption
   return kind;
 }
 
-/// The tokenizer of all inputs; nullopt where one does not say or they disagree, which is noted.
-Result<std::optional<DatasetTokenizer>> common_tokenizer(const std::vector<std::string>& prefixes,
-                                                         std::vector<std::string>& notes) {
-  std::optional<DatasetTokenizer> common;
-  std::string first;  // with that tokenizer
-  bool is_of_all = true;
-  for (const std::string& prefix : prefixes) {
-    MEG_ASSIGN_OR_RETURN(std::optional<DatasetTokenizer> tokenizer, read_dataset_tokenizer(prefix));
-    is_of_all = is_of_all && tokenizer.has_value();
-    if (!tokenizer) continue;
-    if (common && common->identity != tokenizer->identity) {
-      notes.push_back(fmt::format("{}: made with another tokenizer than {}: {} and {}", prefix,
-                                  first, dataset_tokenizer_text(*tokenizer),
-                                  dataset_tokenizer_text(*common)));
-      return std::optional<DatasetTokenizer>();
-    }
-    if (common) continue;
-    common = std::move(tokenizer);
-    first = prefix;
-  }
-  return is_of_all ? common : std::nullopt;
-}
-
 /// kind, tokenizer: of all inputs.
 Result<MergeSummary> merge_mmididx(const std::vector<std::string>& prefixes,
                                    const std::string& output_prefix, const Kind& kind,
@@ -295,7 +259,9 @@ Result<MergeSummary> merge_datasets(const std::vector<std::string>& paths,
     MEG_RETURN_IF_ERROR(check_is_readable(prefixes.back()));
   }
   const std::string output_prefix = dataset_prefix(output_path);
-  MEG_RETURN_IF_ERROR(check_output(prefixes, output_prefix));
+  for (const std::string& prefix : prefixes) {
+    MEG_RETURN_IF_ERROR(check_output(prefix, output_prefix, OutputBin::kOwn));
+  }
   MEG_RETURN_IF_ERROR(check_shards(prefixes));
   MEG_ASSIGN_OR_RETURN(const IndexFormat format, common_format(prefixes));
   // The pairs come before what lies beside them, so that an error names the pair.

@@ -55,7 +55,7 @@ class DatasetRepair {
     MEG_RETURN_IF_ERROR(check_is_path(output_));
     MEG_ASSIGN_OR_RETURN(bin_, io::FileDescriptor::open_regular(prefix_ + ".bin"));
     MEG_ASSIGN_OR_RETURN(bin_bytes_, bin_.size());
-    MEG_RETURN_IF_ERROR(check_output());
+    MEG_RETURN_IF_ERROR(check_place());
     MEG_RETURN_IF_ERROR(map_idx());
     MEG_RETURN_IF_ERROR(options_.eod ? check_search() : diagnose());
     if (summary_.found.empty()) return summary_;
@@ -68,23 +68,16 @@ class DatasetRepair {
   }
 
  private:
-  Status check_output() const {
-    std::error_code absent;
+  Status check_place() const {
     if (in_place_) {
+      std::error_code absent;
       if (!fs::is_symlink(prefix_ + ".bin", absent)) return {};
       return make_error(StatusCode::kInvalidArgument,
                         "{}.bin: expected a file of the dataset's own to repair in place, found a "
                         "link",
                         prefix_);
     }
-    for (const char* const end : {".bin", ".idx"}) {
-      if (!fs::equivalent(prefix_ + end, output_ + end, absent)) continue;
-      const bool is_old_view = fs::is_symlink(output_ + end, absent) && !options_.copy;
-      if (is_old_view && prefix_ != output_) continue;
-      return make_error(StatusCode::kInvalidArgument,
-                        "{}: expected another dataset than the damaged one as output", output_);
-    }
-    return options_.copy ? check_is_no_view(output_) : check_place_of_link(output_);
+    return check_output(prefix_, output_, options_.copy ? OutputBin::kOwn : OutputBin::kLink);
   }
 
   /// With `eod` there need be none, whatever is in it.

@@ -202,6 +202,8 @@ struct OtherCommand {
 };
 
 constexpr OtherCommand kOtherCommands[] = {
+    {"concat", "dataset_tool concat books_text_document wiki_text_document --output-prefix both",
+     concat_main},
     {"repair", "dataset_tool repair broken_text_document --output-prefix mended", repair_main},
     {"convert", "dataset_tool convert corpus_text_document --dtype int32 --output-prefix wide",
      convert_main},

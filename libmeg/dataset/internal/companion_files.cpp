@@ -28,4 +28,26 @@ Result<std::optional<io::AtomicFile>> create_libmeg_file(const std::string& pref
   return std::optional(std::move(file));
 }
 
+Result<std::optional<DatasetTokenizer>> common_tokenizer(std::span<const std::string> prefixes,
+                                                         std::vector<std::string>& notes) {
+  std::optional<DatasetTokenizer> common;
+  std::string first;  // with that tokenizer
+  bool is_of_all = true;
+  for (const std::string& prefix : prefixes) {
+    MEG_ASSIGN_OR_RETURN(std::optional<DatasetTokenizer> tokenizer, read_dataset_tokenizer(prefix));
+    is_of_all = is_of_all && tokenizer.has_value();
+    if (!tokenizer) continue;
+    if (common && common->identity != tokenizer->identity) {
+      notes.push_back(fmt::format("{}: made with another tokenizer than {}: {} and {}", prefix,
+                                  first, dataset_tokenizer_text(*tokenizer),
+                                  dataset_tokenizer_text(*common)));
+      return std::optional<DatasetTokenizer>();
+    }
+    if (common) continue;
+    common = std::move(tokenizer);
+    first = prefix;
+  }
+  return is_of_all ? common : std::nullopt;
+}
+
 }  // namespace meg::dataset

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "libmeg/base/result.h"
 #include "libmeg/dataset/internal/libmeg_file.h"
@@ -18,5 +20,9 @@ Status remove_companion_files(const std::string& prefix);
 /// caller holds the dataset's lock.
 Result<std::optional<io::AtomicFile>> create_libmeg_file(const std::string& prefix,
                                                          const LibmegFile& content);
+
+/// The tokenizer of all datasets; nullopt where one does not say or they disagree, which is noted.
+Result<std::optional<DatasetTokenizer>> common_tokenizer(std::span<const std::string> prefixes,
+                                                         std::vector<std::string>& notes);
 
 }  // namespace meg::dataset

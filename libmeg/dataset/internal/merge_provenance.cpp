@@ -1,6 +1,5 @@
 #include "libmeg/dataset/internal/merge_provenance.h"
 
-#include <map>
 #include <utility>
 
 #include "libmeg/dataset/indexed_dataset.h"
@@ -9,36 +8,33 @@
 namespace meg::dataset {
 namespace {
 
-/// Each name once, in the order in which they come.
-class Sources {
- public:
-  uint32_t number_of(std::string_view name) {
-    const auto [place, is_new] = numbers_.try_emplace(std::string(name), names_.size());
-    if (is_new) names_.emplace_back(name);
-    return static_cast<uint32_t>(place->second);
-  }
-
-  const std::vector<std::string>& names() const { return names_; }
-
- private:
-  std::map<std::string, size_t> numbers_;
-  std::vector<std::string> names_;
-};
-
-Status append_known(const Provenance& from, Sources& sources, ProvenanceWriter& to) {
-  std::vector<uint32_t> numbers;
-  for (int64_t i = 0; i < from.source_count(); ++i) {
-    numbers.push_back(sources.number_of(from.source(i)));
-  }
+Status append_known(const Provenance& from, SourceNames& sources, ProvenanceWriter& to) {
+  const std::vector<uint32_t> numbers = sources.add(from);
   for (int64_t document = 0; document < from.document_count(); ++document) {
-    MEG_ASSIGN_OR_RETURN(DocumentPlace place, from.place(document));
-    if (place.source != DocumentPlace::kUnknownSource) place.source = numbers[place.source];
+    MEG_ASSIGN_OR_RETURN(const DocumentPlace place, numbered_place(from, document, numbers));
     MEG_RETURN_IF_ERROR(to.append({&place, 1}));
   }
   return Status();
 }
 
 }  // namespace
+
+std::vector<uint32_t> SourceNames::add(const Provenance& from) {
+  std::vector<uint32_t> numbers;
+  for (int64_t i = 0; i < from.source_count(); ++i) {
+    const auto [place, is_new] = numbers_.try_emplace(std::string(from.source(i)), names_.size());
+    if (is_new) names_.push_back(place->first);
+    numbers.push_back(static_cast<uint32_t>(place->second));
+  }
+  return numbers;
+}
+
+Result<DocumentPlace> numbered_place(const Provenance& from, int64_t document,
+                                     const std::vector<uint32_t>& numbers) {
+  MEG_ASSIGN_OR_RETURN(DocumentPlace place, from.place(document));
+  if (place.source != DocumentPlace::kUnknownSource) place.source = numbers[place.source];
+  return place;
+}
 
 Result<std::optional<ProvenanceWriter>> merged_provenance(const std::vector<std::string>& prefixes,
                                                           const std::string& output_prefix,
@@ -50,7 +46,7 @@ Result<std::optional<ProvenanceWriter>> merged_provenance(const std::vector<std:
   }
   if (!has_any) return std::optional<ProvenanceWriter>();
   MEG_ASSIGN_OR_RETURN(ProvenanceWriter to, ProvenanceWriter::create(output_prefix));
-  Sources sources;
+  SourceNames sources;
   for (const std::string& prefix : prefixes) {
     MEG_ASSIGN_OR_RETURN(const IndexedDataset set, IndexedDataset::open(prefix));
     MEG_ASSIGN_OR_RETURN(const std::optional<Provenance> from, Provenance::open_beside(prefix));

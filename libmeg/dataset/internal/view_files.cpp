@@ -44,6 +44,23 @@ Result<std::optional<ViewOf>> view_at(const std::string& prefix) {
   return read_view_of(prefix);
 }
 
+/// A path without links in its folder, the same for all names of one file.
+fs::path full_name(const std::string& path) {
+  std::error_code ignored;
+  const fs::path absolute = fs::absolute(path, ignored);
+  return fs::weakly_canonical(absolute.parent_path(), ignored) / absolute.filename();
+}
+
+Status check_place_of_link(const std::string& prefix) {
+  const std::string bin = prefix + ".bin";
+  std::error_code absent;
+  if (!fs::exists(fs::symlink_status(bin, absent)) || fs::is_symlink(bin, absent)) return {};
+  return make_error(StatusCode::kInvalidArgument,
+                    "{}: expected no file, or the link of a view, found data, to which other "
+                    "views may point",
+                    bin);
+}
+
 /// Puts a link in place of an older one.
 Status link_bin(const std::string& prefix, const std::string& target) {
   const std::string bin = prefix + ".bin";
@@ -60,7 +77,7 @@ Status link_bin(const std::string& prefix, const std::string& target) {
 
 Result<ViewOf> describe_view(const std::string& path, const std::string& prefix) {
   std::error_code error;
-  const fs::path folder = fs::weakly_canonical(fs::absolute(prefix).parent_path(), error);
+  const fs::path folder = full_name(prefix).parent_path();
   const fs::path target = fs::canonical(path, error);
   if (error) return errno_error(error.value(), path);
   MEG_ASSIGN_OR_RETURN(const BinFile bin, BinFile::open(path, io::MappedFile::Access::kRandom));
@@ -68,14 +85,18 @@ Result<ViewOf> describe_view(const std::string& path, const std::string& prefix)
                 digest_of_blocks(bin.mapped())};
 }
 
-Status check_place_of_link(const std::string& prefix) {
-  const std::string bin = prefix + ".bin";
-  std::error_code absent;
-  if (!fs::exists(fs::symlink_status(bin, absent)) || fs::is_symlink(bin, absent)) return {};
-  return make_error(StatusCode::kInvalidArgument,
-                    "{}: expected no file, or the link of a view, found data, to which other "
-                    "views may point",
-                    bin);
+Status check_output(const std::string& source, const std::string& output, OutputBin bin) {
+  const auto is_source = [&](const char* ending) {
+    std::error_code absent;
+    return fs::equivalent(source + ending, output + ending, absent);
+  };
+  const Status replaces =
+      make_error(StatusCode::kInvalidArgument,
+                 "{}: expected another dataset than the source {} as output", output, source);
+  if (full_name(source) == full_name(output) || is_source(".idx")) return replaces;
+  if (bin == OutputBin::kLink) return check_place_of_link(output);
+  MEG_RETURN_IF_ERROR(check_is_no_view(output));
+  return is_source(".bin") ? replaces : Status();
 }
 
 Status publish_view(const std::string& prefix, io::AtomicFile& idx, const ViewOf& view,

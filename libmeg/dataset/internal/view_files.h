@@ -15,8 +15,17 @@ namespace meg::dataset {
 /// What a view at `prefix` says of the .bin at `path`, whose link is relative to the view's folder.
 Result<ViewOf> describe_view(const std::string& path, const std::string& prefix);
 
-/// kInvalidArgument where PREFIX.bin is there and no link, which could be the data of other views.
-Status check_place_of_link(const std::string& prefix);
+/// What PREFIX.bin of a new dataset is to be.
+enum class OutputBin {
+  kOwn,   ///< A file with tokens.
+  kLink,  ///< The link of a view.
+};
+
+/// kInvalidArgument where writing a dataset would replace what is read for it, or other data:
+/// where `output` is `source`, whatever it is called, or leads to its tokens, and as
+/// check_is_no_view() or, for the link of a view, where PREFIX.bin is there and no link, which
+/// could be the data of other views. Both are prefixes without ".bin" or ".idx".
+Status check_output(const std::string& source, const std::string& output, OutputBin bin);
 
 /// Publishes a view, possibly in place of another one: `idx`, which is complete, with the link and
 /// PREFIX.libmeg. A killed process leaves the older view, the new one or none. The caller holds the

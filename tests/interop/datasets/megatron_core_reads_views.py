@@ -5,6 +5,7 @@ megatron_core_reads_views.py BIN TESTDATA/tokenizer [unittest arguments]
 """
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -159,6 +160,42 @@ class Views(unittest.TestCase):
         os.remove(self.path("a.bin"))
         self.assertEqual(read_dataset(self.path("sub", "b")), self.documents[50:150:2])
 
+    def test_views_of_one_file_are_joined_as_a_view(self):
+        self.tool("slice", self.path("d"), "--documents", "50:90", "--output-prefix", self.path("a"))
+        self.tool("shuffle", self.path("d"), "--seed", 2, "--output-prefix", self.path("sub", "b"))
+        self.tool("slice", self.path("d"), "--documents", "3:3", "--output-prefix", self.path("none"))
+        shuffled = [self.documents[d] for d in numpy.random.RandomState(2).permutation(200)]
+        wanted = self.documents[50:90] + shuffled + self.documents + self.documents[50:90]
+        parts = [self.path("a"), self.path("sub", "b.idx"), self.path("none"), self.path("d"), self.path("a")]
+        for copy in ((), ("--copy",)):
+            out = self.path("j" + "".join(copy))
+            answer = self.tool("concat", *parts, *copy, "--output-prefix", out)
+            self.assertEqual(answer["view_of"], None if copy else "d.bin")
+            self.assertEqual((answer["datasets"], answer["documents"]), (5, len(wanted)))
+            self.assertEqual(read_dataset(out), wanted)
+            self.assertEqual(self.run_program("verify", "dataset", out).returncode, 0)
+        # Modes, and a part without sequences, which has none.
+        for name, documents in (("m", self.documents), ("e", [[], []])):
+            write_dataset(self.path(name), documents, modes=[i % 3 for i in range(sum(map(len, documents)))])
+        self.tool("slice", self.path("m"), "--documents", ":0", "--output-prefix", self.path("m0"))
+        self.tool("concat", self.path("m0"), self.path("m"), self.path("m"), "--output-prefix", self.path("mm"))
+        self.assertEqual(read_dataset(self.path("mm"), True), read_dataset(self.path("m"), True) * 2)
+
+    def test_datasets_of_several_files_are_joined_as_a_copy(self):
+        write_dataset(self.path("e"), self.documents[:20])
+        self.tool("shuffle", self.path("d"), "--seed", 2, "--output-prefix", self.path("v"))
+        done = self.run_program("dataset_tool", "concat", self.path("e"), self.path("v"), "--output-prefix", self.path("j"))
+        self.assertIn("note: copied: the tokens are in several .bin files, and an .idx points into one", done.stderr)
+        self.assertFalse(os.path.islink(self.path("j.bin")))
+        shuffled = [self.documents[d] for d in numpy.random.RandomState(2).permutation(200)]
+        self.assertEqual(read_dataset(self.path("j")), self.documents[:20] + shuffled)
+        write_dataset(self.path("f"), self.documents[:3], numpy.int64)
+        self.assertIn("expected dtype int32 as in", self.error_of("concat", self.path("e"), self.path("f"), "--output-prefix",
+                                                                  self.path("x")))
+        for parts in (("e", "v", "d"), ("d", "v", "v")):
+            self.assertIn("expected another dataset than the source", self.error_of(
+                "concat", *map(self.path, parts), "--output-prefix", self.path(parts[-1])))
+
     def test_modes_and_dtypes_come_along(self):
         for dtype in (numpy.uint16, numpy.int64, numpy.uint8):
             modes = [i % 3 for i in range(sum(map(len, self.documents)))]
@@ -227,6 +264,7 @@ class Views(unittest.TestCase):
             self.assertEqual(done.returncode, 1)
             self.assertIn("d.bin had when", done.stdout + done.stderr)
         os.truncate(self.path("d.bin"), os.path.getsize(self.path("d.bin")) - 4)
+        shutil.copy(self.path("d.bin"), self.path("saved.bin"))
         self.assertEqual(self.run_program("verify", "dataset", self.path("v")).returncode, 0)
         # Another file of the same size: the same documents in another order.
         write_dataset(self.path("d"), self.documents[::-1])
@@ -238,7 +276,27 @@ class Views(unittest.TestCase):
         for program, arguments in (("verify", ["dataset"]), ("dataset_inspect", [])):
             self.assertIn("v.bin: a view: expected d.bin, found no such file",
                           self.run_program(program, *arguments, self.path("v")).stderr)
+        # A file that was moved takes its views along where a link takes its place.
+        shutil.move(self.path("saved.bin"), self.path("moved.bin"))
+        os.symlink("moved.bin", self.path("d.bin"))
+        self.assertEqual(self.run_program("verify", "dataset", self.path("v")).returncode, 0)
+        with open(self.path("moved.bin"), "r+b") as file:
+            file.truncate(os.path.getsize(self.path("moved.bin")) // 2)
+        for program, arguments in (("verify", ["dataset"]), ("dataset_inspect", []), ("dataset_tool", ["stat"]),
+                                   ("dataset_tool", ["slice", "--output-prefix", self.path("w")]),
+                                   ("dataset_tool", ["concat", self.path("v"), "--output-prefix", self.path("w")])):
+            done = self.run_program(program, *arguments, self.path("v"))
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("d.bin had when", done.stdout + done.stderr)
+        os.remove(self.path("d.bin"))
         os.symlink("v.bin", self.path("d.bin"))
+        for program, arguments in (("dataset_inspect", []), ("dataset_tool", ["slice", "--output-prefix", self.path("w")]),
+                                   ("dataset_tool", ["concat", self.path("v"), "--output-prefix", self.path("w")]),
+                                   ("merge_datasets", ["--output-prefix", self.path("w")])):
+            done = self.run_program(program, *arguments, self.path("v"))
+            self.assertEqual((done.returncode, done.stdout), (1, ""))
+            self.assertIn("Too many levels of symbolic links", done.stderr.splitlines()[-1])
+        self.assertEqual([name for name in os.listdir(self.folder) if name.startswith("w")], [])
         self.assertIn("v.bin: Too many levels of symbolic links", self.run_program("verify", "dataset", self.path("v")).stderr)
 
     def test_data_is_never_replaced_by_a_link(self):
@@ -249,7 +307,7 @@ class Views(unittest.TestCase):
         self.assertIn("expected another dataset than the source",
                       self.error_of("slice", self.path("d"), "--output-prefix", self.path("d.idx")))
         self.tool("slice", self.path("d"), "--output-prefix", self.path("v"))
-        self.assertIn("v.bin: expected another file than the source's",
+        self.assertIn("found the link of a view to d.bin: remove the view first",
                       self.error_of("shuffle", self.path("d"), "--copy", "--output-prefix", self.path("v")))
         # Files are written through links: this would replace d.bin.
         merged = self.run_program("merge_datasets", self.path("other"), "--output-prefix", self.path("v"))
@@ -278,6 +336,13 @@ class Views(unittest.TestCase):
                  ("exclude", self.path("d"), "--document-list", self.write("list", "1\n777\n"))),
                 ("expected one of --documents, --document-list and --matching, found 0", ("exclude", self.path("d"))),
                 ("found 2", ("exclude", self.path("d"), "--documents", "1", "--matching", "x")),
+                ("zeros: line 1: expected documents such as 5 or 10:20", ("keep", self.path("d"), "--document-list",
+                                                                        self.write("zeros", "\0\xff1\n"))),
+                ("huge: line 1: expected documents such as 5 or 10:20, found", ("keep", self.path("d"), "--document-list",
+                                                                              self.write("huge", "99999999999999999999\n"))),
+                ("negative: line 3: expected documents of 0 to 199, found -1",
+                 ("keep", self.path("d"), "--document-list", self.write("negative", "\n\n-1\n"))),
+                ("nolist: No such file", ("exclude", self.path("d"), "--document-list", self.path("nolist"))),
                 ("missing.idx: No such file", ("slice", self.path("missing"))),
                 ("expected one of slice, exclude, keep, shuffle, sort", ("slce", self.path("d")))):
             self.assertIn(wanted, self.error_of(*arguments, *out))
@@ -295,13 +360,13 @@ class Views(unittest.TestCase):
     def test_killed_at_any_time_it_leaves_a_whole_dataset_or_none(self):
         write_dataset(self.path("big"), [[[d % 1000] * 40] for d in range(60_000)])
         whole = 0
-        for attempt in range(30):
-            for copy in ((), ("--copy",)):
-                prefix = self.path("k" + "".join(copy))
-                process = subprocess.Popen([os.path.join(BIN, "dataset_tool"), "shuffle", self.path("big"), *copy, "--seed",
-                                            str(attempt), "--output-prefix", prefix], stdout=subprocess.DEVNULL,
-                                           stderr=subprocess.DEVNULL)
-                time.sleep(0.002 * attempt)
+        for attempt in range(15):
+            for name, command in (("k", ["shuffle", "--seed", str(attempt)]), ("c", ["shuffle", "--copy"]),
+                                  ("j", ["concat", self.path("big")]), ("m", ["convert", "--dtype", "int64"])):
+                prefix = self.path(name)
+                process = subprocess.Popen([os.path.join(BIN, "dataset_tool"), *command, self.path("big"), "--output-prefix", prefix],
+                                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                time.sleep(0.004 * attempt)
                 process.send_signal(signal.SIGKILL)
                 process.wait()
                 if not os.path.exists(prefix + ".idx"):
