@@ -92,6 +92,12 @@ Result<ConvertSummary> convert_dataset(const IndexedDataset& source, const std::
   IndexedDatasetBuilder::Options made{.format = options.format.value_or(source.format()),
                                       .dtype = options.dtype.value_or(source.dtype()),
                                       .multimodal = source.multimodal()};
+  if (source.flattened() && made.format == IndexFormat::kTntidx) {
+    return make_error(StatusCode::kUnsupported,
+                      "{}: items of several dimensions become one-dimensional in MMIDIDX; expected "
+                      "that as the format, found TNTIDX",
+                      source.prefix());
+  }
   const bool same = made.dtype == source.dtype();
   const ConvertItems convert = same ? nullptr : conversion(source.dtype(), made.dtype);
   if (!same && convert == nullptr) {

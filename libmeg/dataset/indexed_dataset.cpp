@@ -1,5 +1,7 @@
 #include "libmeg/dataset/indexed_dataset.h"
 
+#include <limits>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -10,6 +12,12 @@
 
 namespace meg::dataset {
 namespace {
+
+template <class T>
+void append_le(std::vector<std::byte>& bytes, T value) {
+  bytes.resize(bytes.size() + sizeof(T));
+  store_le(bytes.data() + bytes.size() - sizeof(T), value);
+}
 
 template <class T, class Out>
 Status widen(std::span<const std::byte> items, std::span<Out> out) {
@@ -148,12 +156,12 @@ Status IndexedDataset::open_tntidx(const Options& options) {
     return make_error(StatusCode::kUnsupported, "{}: TNTIDX has no sequence modes", name);
   }
   dtype_ = *dtype;
-  MEG_RETURN_IF_ERROR(map_tntidx_arrays(header));
+  MEG_RETURN_IF_ERROR(map_tntidx_arrays(header, options.flatten));
   MEG_ASSIGN_OR_RETURN(bin_, BinFile::open(prefix_ + ".bin", options.access));
   return Status();
 }
 
-Status IndexedDataset::map_tntidx_arrays(const TntidxHeader& header) {
+Status IndexedDataset::map_tntidx_arrays(const TntidxHeader& header, bool flatten) {
   const auto size = static_cast<int64_t>(idx_.size());
   const auto layout =
       tntidx_layout(header.item_count, header.size_count, header.document_index_count);
@@ -169,13 +177,72 @@ Status IndexedDataset::map_tntidx_arrays(const TntidxHeader& header) {
                       "{}: byte {}: document indices: expected at least 1, found 0", idx_.path(),
                       kTntidxDocumentIndicesOffset);
   }
-  if (header.item_count != header.size_count) {
+  if (header.item_count != header.size_count && !flatten) {
     return make_error(StatusCode::kUnsupported,
                       "{}: expected one dimension for each of the {} items, found {} sizes",
                       idx_.path(), header.item_count, header.size_count);
   }
   arrays_ = index_arrays(idx_.bytes(), *layout, static_cast<int64_t>(header.item_size));
-  return Status();
+  return flatten ? flatten_items(*layout) : Status();
+}
+
+Status IndexedDataset::flatten_items(const TntidxLayout& layout) {
+  FlatItems flat;
+  flat.dim_offsets = arrays_.dim_offsets;
+  flat.sizes = LittleEndianArray<int64_t>(idx_bytes(layout.sizes, layout.document_indices));
+  const int64_t items = arrays_.sequence_pointers.size();
+  bool has_one_dimension = flat.dim_offsets.front() == 0;
+  for (int64_t item = 0; item < items; ++item) {
+    const int64_t begin = flat.dim_offsets[item], end = flat.dim_offsets[item + 1];
+    has_one_dimension = has_one_dimension && end == item + 1;
+    const auto wrong = [&](StatusCode code, std::string_view what) {
+      return make_error(code, "{}: item {}: {}, found dim offsets {} and {}", idx_.path(), item,
+                        what, begin, end);
+    };
+    if (begin < 0 || begin > end || end > flat.sizes.size() || (item == 0 && begin != 0)) {
+      return wrong(StatusCode::kCorruption, "expected sizes that are there");
+    }
+    // Documents count sizes: they could not tell where such an item belongs.
+    if (begin == end) return wrong(StatusCode::kUnsupported, "expected a dimension or more");
+    int64_t length = 1;
+    for (int64_t at = begin; at < end; ++at) {
+      const int64_t size = flat.sizes[at];
+      const bool fits = size >= 0 && !__builtin_mul_overflow(length, size, &length) &&
+                        length <= std::numeric_limits<int32_t>::max();
+      if (!fits) return wrong(StatusCode::kCorruption, "expected fewer than 2^31 values");
+    }
+    append_le(flat.lengths, static_cast<int32_t>(length));
+  }
+  if (flat.dim_offsets.back() != flat.sizes.size()) {
+    return make_error(StatusCode::kCorruption, "{}: dim offset {}: expected {} sizes, found {}",
+                      idx_.path(), items, flat.sizes.size(), flat.dim_offsets.back());
+  }
+  if (has_one_dimension) return {};  // the arrays say all
+  int64_t item = 0;
+  for (int64_t i = 0; i < arrays_.document_indices.size(); ++i) {
+    const int64_t size = arrays_.document_indices[i];
+    while (item < items && flat.dim_offsets[item] < size) ++item;
+    if (flat.dim_offsets[item] != size) {
+      return make_error(StatusCode::kCorruption,
+                        "{}: document index {}: expected the first size of an item, found {}",
+                        idx_.path(), i, size);
+    }
+    append_le(flat.document_indices, item);
+  }
+  flat_ = std::make_shared<const FlatItems>(std::move(flat));
+  arrays_.sequence_lengths = LittleEndianArray<int32_t>(flat_->lengths);
+  arrays_.document_indices = LittleEndianArray<int64_t>(flat_->document_indices);
+  arrays_.dim_offsets = {};
+  return {};
+}
+
+std::vector<int64_t> IndexedDataset::shape(int64_t sequence) const {
+  if (flat_ == nullptr) return {arrays_.sequence_lengths[sequence]};
+  std::vector<int64_t> shape;
+  for (int64_t at = flat_->dim_offsets[sequence]; at < flat_->dim_offsets[sequence + 1]; ++at) {
+    shape.push_back(flat_->sizes[at]);
+  }
+  return shape;
 }
 
 std::span<const std::byte> IndexedDataset::idx_bytes(int64_t begin, int64_t end) const {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -18,6 +19,7 @@
 namespace meg::dataset {
 
 struct TntidxHeader;
+struct TntidxLayout;
 
 /// The sequences [begin, end) of a dataset.
 struct SequenceRange {
@@ -46,10 +48,14 @@ class IndexedDataset {
     /// The folder for the copy of .idx from s3:// (--object-storage-cache-path), in which it has
     /// the path that Megatron uses; empty: a temporary file, which is removed with the dataset.
     std::string idx_cache = {};
+    /// Take TNTIDX items of several dimensions, which tokens never have, as sequences of their
+    /// values in C order. Then opening reads every entry of the .idx and keeps 4 bytes a sequence
+    /// and 8 a document.
+    bool flatten = false;
   };
 
   /// prefix: may end in ".bin" or ".idx". kUnsupported for other versions, for TNTIDX files whose
-  /// items have several dimensions, which tokens never have, and for addresses other than s3://.
+  /// items have several dimensions, unless they are flattened, and for addresses other than s3://.
   static Result<IndexedDataset> open(const std::string& prefix, const Options& options);
 
   static Result<IndexedDataset> open(const std::string& prefix) { return open(prefix, Options()); }
@@ -64,6 +70,13 @@ class IndexedDataset {
   int64_t item_size() const { return item_size_; }
 
   bool multimodal() const { return multimodal_; }
+
+  /// Whether items of several dimensions were flattened.
+  bool flattened() const { return flat_ != nullptr; }
+
+  /// The sizes of an item, the slowest first: its length, unless it was flattened. 0 <= sequence <
+  /// sequence_count().
+  std::vector<int64_t> shape(int64_t sequence) const;
 
   int64_t sequence_count() const { return arrays_.sequence_lengths.size(); }
 
@@ -130,7 +143,8 @@ class IndexedDataset {
   Status open_mmididx(const Options& options);
   Status map_arrays(const IndexHeader& header, const Options& options);
   Status open_tntidx(const Options& options);
-  Status map_tntidx_arrays(const TntidxHeader& header);
+  Status map_tntidx_arrays(const TntidxHeader& header, bool flatten);
+  Status flatten_items(const TntidxLayout& layout);
   std::span<const std::byte> idx_bytes(int64_t begin, int64_t end) const;
   Status check_ends() const;
   bool has_own_size(int64_t sequence) const;
@@ -147,6 +161,14 @@ class IndexedDataset {
   bool multimodal_ = false;
   IndexArrays arrays_;
   LittleEndianArray<int8_t> modes_;
+
+  /// What takes the place of arrays of the .idx where items have several dimensions.
+  struct FlatItems {
+    std::vector<std::byte> lengths, document_indices;
+    LittleEndianArray<int64_t> dim_offsets, sizes;  // of the .idx
+  };
+
+  std::shared_ptr<const FlatItems> flat_;
 };
 
 }  // namespace meg::dataset

@@ -200,6 +200,78 @@ TEST_F(TntidxDatasetTest, GivesWhatMmididxGives) {
   EXPECT_THAT(dataset->sequence_lengths().copy(1, lengths), ElementsAre(3, 0, 1, 4));
 }
 
+/// Items of 2 x 3, 4 and 1 x 2 x 1 values, in two documents, whose indices count sizes.
+TntidxFields shaped_fields() {
+  TntidxFields fields;
+  fields.item_count = 3;
+  fields.size_count = 6;
+  fields.document_index_count = 3;
+  fields.dim_offsets = {0, 2, 3, 6};
+  fields.data_offsets = {0, 6, 10, 12};
+  fields.sizes = {2, 3, 4, 1, 2, 1};
+  fields.documents = {0, 3, 6};
+  return fields;
+}
+
+TEST_F(TntidxDatasetTest, FlattensItemsOfSeveralDimensionsWhereAskedTo) {
+  const std::string bin = bytes_string<int32_t>({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
+  const auto set = open(shaped_fields().bytes(), bin, {.flatten = true});
+  ASSERT_TRUE(set.has_value()) << set.error().message();
+  EXPECT_TRUE(set->flattened());
+  EXPECT_EQ(set->sequence_count(), 3);
+  EXPECT_EQ(set->item_count(), 12);
+  EXPECT_THAT(set->tokens<int32_t>(0).value(), ElementsAre(1, 2, 3, 4, 5, 6));
+  EXPECT_THAT(set->tokens<int32_t>(2).value(), ElementsAre(11, 12));
+  EXPECT_THAT(set->shape(0), ElementsAre(2, 3));
+  EXPECT_THAT(set->shape(1), ElementsAre(4));
+  EXPECT_THAT(set->shape(2), ElementsAre(1, 2, 1));
+  EXPECT_EQ(set->document_count(), 2);
+  EXPECT_EQ(set->document(0)->end, 2);
+  EXPECT_EQ(set->document(1)->end, 3);
+  // What has one dimension is what it is without the option.
+  const auto plain = open(small_fields().bytes(), kSmallBin, {.flatten = true});
+  ASSERT_TRUE(plain.has_value());
+  EXPECT_FALSE(plain->flattened());
+  EXPECT_THAT(plain->shape(1), ElementsAre(3));
+}
+
+TEST_F(TntidxDatasetTest, RefusesShapesThatContradictTheFile) {
+  const auto error = [&](auto change) {
+    TntidxFields fields = shaped_fields();
+    change(fields);
+    return open_error(fields, {.flatten = true});
+  };
+  EXPECT_THAT(open_error(shaped_fields()), HasSubstr("expected one dimension for each of the 3"));
+  EXPECT_THAT(error([](TntidxFields& f) {
+                f.dim_offsets = {0, 2, 9, 6};
+              }),
+              HasSubstr("item 1: expected sizes that are there, found dim offsets 2 and 9"));
+  EXPECT_THAT(error([](TntidxFields& f) {
+                f.dim_offsets = {1, 2, 3, 6};
+              }),
+              HasSubstr("item 0: expected sizes that are there"));
+  EXPECT_THAT(error([](TntidxFields& f) {
+                f.dim_offsets = {0, 2, 2, 6};
+              }),
+              HasSubstr("item 1: expected a dimension or more, found dim offsets 2 and 2"));
+  EXPECT_THAT(error([](TntidxFields& f) {
+                f.dim_offsets = {0, 2, 3, 5};
+              }),
+              HasSubstr("dim offset 3: expected 6 sizes, found 5"));
+  EXPECT_THAT(error([](TntidxFields& f) { f.sizes[1] = int64_t{1} << 31; }),
+              HasSubstr("item 0: expected fewer than 2^31 values"));
+  EXPECT_THAT(error([](TntidxFields& f) { f.sizes[3] = -1; }),
+              HasSubstr("item 2: expected fewer than 2^31 values"));
+  EXPECT_THAT(error([](TntidxFields& f) {
+                f.documents = {0, 1, 6};
+              }),
+              HasSubstr("document index 1: expected the first size of an item, found 1"));
+  EXPECT_THAT(error([](TntidxFields& f) {
+                f.documents = {0, 3, 7};
+              }),
+              HasSubstr("document index 2: expected the first size of an item, found 7"));
+}
+
 TEST_F(TntidxDatasetTest, ReadsFloatsAsEachRevisionWritesThem) {
   struct Case {
     uint64_t code;

@@ -153,6 +153,7 @@ Result<ordered_json> sequence_json(const dataset::IndexedDataset& dataset, int64
   ordered_json object;
   object["sequence"] = sequence;
   object["length"] = dataset.sequence_lengths()[sequence];
+  if (dataset.flattened()) object["shape"] = dataset.shape(sequence);
   object["pointer"] = dataset.sequence_pointers()[sequence];
   if (dataset.multimodal()) object["mode"] = dataset.sequence_modes()[sequence];
   object["tokens"] = std::move(items);
@@ -184,6 +185,7 @@ Result<ordered_json> dataset_json(const dataset::IndexedDataset& dataset) {
   object["version"] = dataset::kIndexVersion;
   object["dtype"] = dtype_name(dataset.dtype());
   object["multimodal"] = dataset.multimodal();
+  object["flattened"] = dataset.flattened();
   object["view_of"] = view ? ordered_json(view->bin) : nullptr;
   object["sequences"] = dataset.sequence_count();
   object["documents"] = dataset.document_count();
@@ -235,8 +237,10 @@ std::string counted(int64_t count, std::string_view noun) {
 }
 
 void print_sequence(const ordered_json& sequence) {
-  fmt::print("sequence {}: {} at byte {} of .bin{}\n", sequence["sequence"].dump(),
-             counted(sequence["length"].get<int64_t>(), "token"), sequence["pointer"].dump(),
+  fmt::print("sequence {}: {}{} at byte {} of .bin{}\n", sequence["sequence"].dump(),
+             counted(sequence["length"].get<int64_t>(), "token"),
+             sequence.contains("shape") ? " of shape " + sequence["shape"].dump() : "",
+             sequence["pointer"].dump(),
              sequence.contains("mode") ? ", mode " + sequence["mode"].dump() : "");
   fmt::print("tokens:");
   for (const ordered_json& token : sequence["tokens"]) fmt::print(" {}", token.dump());
@@ -263,8 +267,9 @@ void print_histogram(const ordered_json& histogram, int64_t sequences) {
 
 void print_dataset(const ordered_json& object) {
   fmt::print("dataset    {}\n", object["prefix"].get<std::string>());
-  fmt::print("format     {} version {}{}\n", object["format"].get<std::string>(),
-             object["version"].dump(), object["multimodal"].get<bool>() ? ", multimodal" : "");
+  fmt::print("format     {} version {}{}{}\n", object["format"].get<std::string>(),
+             object["version"].dump(), object["multimodal"].get<bool>() ? ", multimodal" : "",
+             object["flattened"].get<bool>() ? ", items of several dimensions" : "");
   fmt::print("dtype      {}\n", object["dtype"].get<std::string>());
   for (const char* field : {"documents", "sequences", "tokens"}) {
     fmt::print("{:<10} {}\n", field, object[field].get<int64_t>());
@@ -317,7 +322,8 @@ int main(int argc, const char* const* argv) {
   Arguments arguments;
   if (const std::optional<int> code = parse(argc, argv, arguments)) return *code;
   const Result<dataset::IndexedDataset> dataset = dataset::IndexedDataset::open(
-      arguments.prefix, {.idx_cache = arguments.data.object_storage_cache_path.value_or("")});
+      arguments.prefix, {.idx_cache = arguments.data.object_storage_cache_path.value_or(""),
+                         .flatten = !arguments.trace});
   if (!dataset.has_value()) return fail(no_dataset(arguments.prefix, dataset.error()));
   if (arguments.trace) return print_trace_of(*dataset, arguments);
   const Result<ordered_json> answer = inspect(*dataset, arguments);

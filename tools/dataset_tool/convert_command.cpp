@@ -72,7 +72,8 @@ void print_summary(const ConvertArguments& arguments, const dataset::ConvertSumm
 
 Status run(const ConvertArguments& arguments) {
   const Stopwatch work;
-  const Result<dataset::IndexedDataset> set = dataset::IndexedDataset::open(arguments.prefix);
+  const Result<dataset::IndexedDataset> set =
+      dataset::IndexedDataset::open(arguments.prefix, {.flatten = true});
   if (!set.has_value()) return no_dataset(arguments.prefix, set.error());
   note_new_folders(arguments.output_prefix);
   ProgressBar bar(0);
@@ -86,6 +87,9 @@ Status run(const ConvertArguments& arguments) {
   bar.clear();
   MEG_RETURN_IF_ERROR(summary.status());
   print_summary(arguments, *summary, work.seconds());
+  if (set->flattened()) {
+    note("items of several dimensions were written as sequences of their values, row after row");
+  }
   return {};
 }
 
