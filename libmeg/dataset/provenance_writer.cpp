@@ -8,6 +8,7 @@
 #include "libmeg/base/bytes.h"
 #include "libmeg/dataset/index_format.h"
 #include "libmeg/dataset/internal/builder_state.h"
+#include "libmeg/dataset/internal/dataset_lock.h"
 #include "libmeg/io/atomic_file.h"
 #include "libmeg/io/crc32.h"
 #include "libmeg/io/mapped_file.h"
@@ -110,6 +111,21 @@ Status ProvenanceWriter::publish_kept(const std::string& path) {
   if (!std::filesystem::exists(name + kResumeSuffix, missing)) return Status();
   MEG_ASSIGN_OR_RETURN(io::AtomicFile file, io::AtomicFile::open_kept(name, kResumeSuffix));
   return publish_file(file, prefix);
+}
+
+Status write_provenance(const std::string& prefix, std::span<const DocumentPlace> places,
+                        const std::vector<std::string>& sources) {
+  MEG_ASSIGN_OR_RETURN(const io::FileLock lock, lock_dataset(dataset_prefix(prefix)));
+  std::error_code absent;
+  if (std::filesystem::exists(provenance_path(prefix), absent)) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "{}: expected no such file, found one: remove it to have it made again",
+                      provenance_path(prefix));
+  }
+  MEG_ASSIGN_OR_RETURN(ProvenanceWriter writer, ProvenanceWriter::create(prefix));
+  MEG_RETURN_IF_ERROR(writer.append(places));
+  MEG_RETURN_IF_ERROR(writer.complete(sources));
+  return writer.publish();
 }
 
 }  // namespace meg::dataset

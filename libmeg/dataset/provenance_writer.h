@@ -49,4 +49,10 @@ class ProvenanceWriter {
   std::unique_ptr<State> state_;
 };
 
+/// Writes PREFIX.provenance beside a dataset that is there, and that keeps its lock meanwhile.
+/// places: one a document. sources: the names that their numbers mean. kInvalidArgument where the
+/// file is there: it may know more.
+Status write_provenance(const std::string& prefix, std::span<const DocumentPlace> places,
+                        const std::vector<std::string>& sources);
+
 }  // namespace meg::dataset

@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <numeric>
 #include <optional>
 #include <system_error>
 #include <thread>
@@ -52,19 +53,29 @@ std::vector<std::string> output_files(const PreprocessOptions& options) {
   return files;
 }
 
-Status check_options(const PreprocessOptions& options, const tokenizer::Tokenizer& tokenizer) {
-  const auto invalid = [](std::string message) {
-    return Status(StatusCode::kInvalidArgument, std::move(message));
-  };
+Status invalid(std::string message) {
+  return Status(StatusCode::kInvalidArgument, std::move(message));
+}
+
+/// What concerns the tokens.
+Status check_tokenizing(const PreprocessOptions& options, const tokenizer::Tokenizer& tokenizer) {
   MEG_RETURN_IF_ERROR(check_input(options.inputs, options.json_keys, options.max_documents));
-  MEG_RETURN_IF_ERROR(dataset::check_is_path(options.output_prefix));
-  MEG_RETURN_IF_ERROR(check_outputs(options.inputs, output_files(options)));
   if (options.workers < 1 || options.partitions < 1 || options.chunk_bytes < 1) {
     return invalid("workers, partitions and chunk_bytes: expected at least 1");
   }
   if (options.min_tokens < 0) {
     return invalid(fmt::format("`min_tokens`: expected at least 0, found {}", options.min_tokens));
   }
+  if (options.append_eod && !tokenizer.eod()) {
+    return invalid("`append_eod`: the vocabulary has no end-of-document token");
+  }
+  return Status();
+}
+
+Status check_options(const PreprocessOptions& options, const tokenizer::Tokenizer& tokenizer) {
+  MEG_RETURN_IF_ERROR(check_tokenizing(options, tokenizer));
+  MEG_RETURN_IF_ERROR(dataset::check_is_path(options.output_prefix));
+  MEG_RETURN_IF_ERROR(check_outputs(options.inputs, output_files(options)));
   // The limit counts documents of the input, of which it is not known yet which are empty.
   if (options.max_documents && (options.skip_empty_documents || options.partitions > 1)) {
     return invalid(
@@ -78,9 +89,6 @@ Status check_options(const PreprocessOptions& options, const tokenizer::Tokenize
     return invalid(
         "`provenance`: cannot be combined with `partitions`, or with a revision that drops empty "
         "documents");
-  }
-  if (options.append_eod && !tokenizer.eod()) {
-    return invalid("`append_eod`: the vocabulary has no end-of-document token");
   }
   return Status();
 }
@@ -259,6 +267,56 @@ Status warn_of_empty_datasets(const PreprocessOptions& options, PreprocessSummar
   return Status();
 }
 
+Result<std::optional<SentenceSplitter>> open_splitter(const PreprocessOptions& options) {
+  std::optional<SentenceSplitter> splitter;
+  if (!options.sentences) return splitter;
+  MEG_ASSIGN_OR_RETURN(splitter, SentenceSplitter::open(*options.sentences));
+  return splitter;
+}
+
+Result<TextSource> open_source(const PreprocessOptions& options) {
+  MEG_ASSIGN_OR_RETURN(TextSource source, TextSource::open(options.inputs, options.chunk_bytes,
+                                                           options.input, options.json_keys));
+  if (options.on_error == OnError::kFail) {
+    MEG_RETURN_IF_ERROR(check_first_documents(source, options.input, options.json_keys));
+  }
+  return source;
+}
+
+OrderedWriter new_writer(ChunkSink& sink, const PreprocessOptions& options,
+                         const TextSource& source, DType dtype) {
+  // Twice the workers, so that one who is ahead need not wait for a slow chunk, and two more for
+  // those that are written.
+  const auto results = static_cast<size_t>(options.workers) * 2 + 2;
+  return OrderedWriter(sink, options, source, dtype, results,
+                       static_cast<int64_t>(options.chunk_bytes) * 2);
+}
+
+/// Hands documents to a visitor.
+class VisitingSink : public ChunkSink {
+ public:
+  explicit VisitingSink(const DocumentVisitor& visitor) : visitor_(visitor) {}
+
+  Status reserve(TokenizedChunk& chunk) override {
+    KeyTokens& key = chunk.keys.front();
+    const auto* const first = reinterpret_cast<const int32_t*>(key.tokens.bytes().data());
+    std::span<const int32_t> tokens(first, static_cast<size_t>(key.tokens.size()));
+    std::span<const int32_t> lengths = key.sequence_lengths;
+    for (size_t i = 0; i < key.document_sequence_counts.size(); ++i) {
+      const auto own = lengths.first(static_cast<size_t>(key.document_sequence_counts[i]));
+      const auto count = std::accumulate(own.begin(), own.end(), size_t{0});
+      MEG_RETURN_IF_ERROR(visitor_({tokens.first(count), own, chunk.places[i]}));
+      tokens = tokens.subspan(count);
+      lengths = lengths.subspan(own.size());
+    }
+    key.pieces.push_back({.token_count = key.tokens.size()});
+    return {};
+  }
+
+ private:
+  const DocumentVisitor& visitor_;
+};
+
 void add_warnings(PreprocessSummary& summary) {
   if (summary.text_bytes >= kEnoughTextToWarn && summary.text_tokens == summary.text_bytes) {
     summary.warnings.push_back(
@@ -299,9 +357,6 @@ Status make_way_for_datasets(const std::string& output_prefix) {
 
 Result<DType> dataset_dtype(std::optional<DType> asked, dataset::IndexFormat format,
                             const tokenizer::Tokenizer& tokenizer) {
-  const auto invalid = [](std::string message) {
-    return Status(StatusCode::kInvalidArgument, std::move(message));
-  };
   const bool is_tntidx = format == dataset::IndexFormat::kTntidx;
   const DType dtype = asked       ? *asked
                       : is_tntidx ? DType::kInt32
@@ -326,10 +381,7 @@ Result<PreprocessSummary> preprocess(const PreprocessOptions& options,
                                      const ProgressCallback& progress) {
   MEG_RETURN_IF_ERROR(check_options(options, tokenizer));
   MEG_ASSIGN_OR_RETURN(const DType dtype, dataset_dtype(options.dtype, options.format, tokenizer));
-  std::optional<SentenceSplitter> splitter;
-  if (options.sentences.has_value()) {
-    MEG_ASSIGN_OR_RETURN(splitter, SentenceSplitter::open(*options.sentences));
-  }
+  MEG_ASSIGN_OR_RETURN(const std::optional<SentenceSplitter> splitter, open_splitter(options));
   // Do this before the input is opened: a run that has only to be published does not read it.
   std::optional<ResumeJournal> journal;
   if (options.resume) {
@@ -338,11 +390,7 @@ Result<PreprocessSummary> preprocess(const PreprocessOptions& options,
   } else {
     MEG_RETURN_IF_ERROR(ResumeJournal::make_way(options));
   }
-  MEG_ASSIGN_OR_RETURN(TextSource source, TextSource::open(options.inputs, options.chunk_bytes,
-                                                           options.input, options.json_keys));
-  if (options.on_error == OnError::kFail) {
-    MEG_RETURN_IF_ERROR(check_first_documents(source, options.input, options.json_keys));
-  }
+  MEG_ASSIGN_OR_RETURN(TextSource source, open_source(options));
   std::optional<DocumentSink::Marks> resume_at;
   if (journal.has_value()) {
     const Checkpoint& from = journal->checkpoint();
@@ -356,12 +404,7 @@ Result<PreprocessSummary> preprocess(const PreprocessOptions& options,
   MEG_ASSIGN_OR_RETURN(DocumentSink sink,
                        DocumentSink::create(options, dtype, total_documents,
                                             shard_run(options, dtype, source), resume_at));
-
-  // Twice the workers, so that one who is ahead need not wait for a slow chunk, and two more for
-  // those that are written.
-  const auto results = static_cast<size_t>(options.workers) * 2 + 2;
-  OrderedWriter writer(sink, options, source, dtype, results,
-                       static_cast<int64_t>(options.chunk_bytes) * 2);
+  OrderedWriter writer = new_writer(sink, options, source, dtype);
   if (journal.has_value()) writer.resume(*journal);
   MEG_RETURN_IF_ERROR(Workers(options, tokenizer, splitter.has_value() ? &*splitter : nullptr,
                               dtype, source, writer)
@@ -383,6 +426,33 @@ Result<PreprocessSummary> preprocess(const PreprocessOptions& options,
   add_warnings(summary);
   MEG_RETURN_IF_ERROR(warn_of_empty_datasets(options, summary));
   return summary;
+}
+
+Result<VisitedDocuments> visit_documents(const PreprocessOptions& asked,
+                                         const tokenizer::Tokenizer& tokenizer,
+                                         const DocumentVisitor& visitor,
+                                         const ProgressCallback& progress) {
+  PreprocessOptions options = asked;
+  options.provenance = true;  // which has the places recorded
+  MEG_RETURN_IF_ERROR(check_tokenizing(options, tokenizer));
+  if (options.json_keys.size() != 1) {
+    return invalid(fmt::format("`json_keys`: expected one, found {}", options.json_keys.size()));
+  }
+  if (options.skip_empty_documents || options.partitions > 1 || options.resume) {
+    return invalid(
+        "a revision that drops empty documents, `partitions` and `resume`: cannot be combined with "
+        "places of documents");
+  }
+  MEG_ASSIGN_OR_RETURN(const std::optional<SentenceSplitter> splitter, open_splitter(options));
+  MEG_ASSIGN_OR_RETURN(TextSource source, open_source(options));
+  VisitingSink sink(visitor);
+  OrderedWriter writer = new_writer(sink, options, source, DType::kInt32);
+  MEG_RETURN_IF_ERROR(Workers(options, tokenizer, splitter.has_value() ? &*splitter : nullptr,
+                              DType::kInt32, source, writer)
+                          .run(progress));
+  VisitedDocuments visited{writer.summary(), source.names()};
+  visited.summary.warnings = source.notes();
+  return visited;
 }
 
 }  // namespace meg::preprocess

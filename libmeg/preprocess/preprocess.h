@@ -3,7 +3,9 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +15,7 @@
 #include "libmeg/base/result.h"
 #include "libmeg/dataset/dataset_tokenizer.h"
 #include "libmeg/dataset/index_format.h"
+#include "libmeg/dataset/provenance.h"
 #include "libmeg/preprocess/sentences/sentence_options.h"
 #include "libmeg/preprocess/sources/input_options.h"
 #include "libmeg/tokenizer/interface/tokenizer.h"
@@ -119,5 +122,28 @@ Status make_way_for_datasets(const std::string& output_prefix);
 Result<PreprocessSummary> preprocess(const PreprocessOptions& options,
                                      const tokenizer::Tokenizer& tokenizer,
                                      const ProgressCallback& progress);
+
+/// A document as preprocess() would write it.
+struct TokenizedDocument {
+  std::span<const int32_t> tokens;            ///< Of its sequences, one after another.
+  std::span<const int32_t> sequence_lengths;  ///< tokens
+  dataset::DocumentPlace place;               ///< Where it was read.
+};
+
+/// An error ends the work.
+using DocumentVisitor = std::function<Status(const TokenizedDocument&)>;
+
+struct VisitedDocuments {
+  PreprocessSummary summary;         ///< Without datasets.
+  std::vector<std::string> sources;  ///< Names of the inputs, by their numbers in places.
+};
+
+/// preprocess() without a dataset: calls visitor with each document of the input, in its order and
+/// one at a time. options: one key; without partitions and resume, and nothing of the output is
+/// used. Errors: those of preprocess() that do not concern outputs, and the visitor's.
+Result<VisitedDocuments> visit_documents(const PreprocessOptions& options,
+                                         const tokenizer::Tokenizer& tokenizer,
+                                         const DocumentVisitor& visitor,
+                                         const ProgressCallback& progress);
 
 }  // namespace meg::preprocess

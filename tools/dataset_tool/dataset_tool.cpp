@@ -208,6 +208,10 @@ constexpr OtherCommand kOtherCommands[] = {
     {"convert", "dataset_tool convert corpus_text_document --dtype int32 --output-prefix wide",
      convert_main},
     {"stat", "dataset_tool stat corpus_text_document", stat_main},
+    {"provenance",
+     "dataset_tool provenance corpus_text_document --input corpus.jsonl --tokenizer-type "
+     "GPT2BPETokenizer --vocab-file gpt2-vocab.json --merge-file gpt2-merges.txt",
+     provenance_main},
 };
 
 /// As many as other programs show, before those of the other commands; each command shows its own.

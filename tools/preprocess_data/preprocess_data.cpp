@@ -41,7 +41,7 @@ struct Arguments {
   InputFlags input;
   std::optional<std::string> dtype;
   std::optional<int64_t> min_tokens;
-  std::optional<std::string> punkt_model;
+  SentenceFlags sentences;
   bool use_gigatoken = false;
 
   // What finish() makes of them.
@@ -49,9 +49,6 @@ struct Arguments {
   tokenizer::TokenizerOptions tokenizer;
   int64_t log_interval = 1000;
   bool json = false;
-  bool split_sentences = false;
-  bool keep_newlines = false;
-  std::string language = "english";
 };
 
 /// Megatron's arguments, by their fields.
@@ -66,9 +63,7 @@ void read_args(megatron::FieldReader& args, Arguments& arguments) {
   args.take("keep_sequential_samples", keep_sequential_samples);
   if (keep_sequential_samples) options.dealing = preprocess::Dealing::kBlocks;
   args.take("log_interval", arguments.log_interval);
-  args.take("split_sentences", arguments.split_sentences);
-  args.take("keep_newlines", arguments.keep_newlines);
-  args.take("lang", arguments.language);
+  arguments.sentences.take_fields(args);
   std::string dataset_impl = "mmap";
   args.take("dataset_impl", dataset_impl);
   if (dataset_impl != "mmap") options.format = dataset::IndexFormat::kTntidx;
@@ -92,25 +87,6 @@ ArgumentScope scope() {
           .idle_fields = {}};
 }
 
-/// How sentences are split, as the flags say it.
-Status finish_sentences(Arguments& arguments, bool in_pieces) {
-  if (!arguments.split_sentences) {
-    if (!arguments.keep_newlines && !arguments.punkt_model) return Status();
-    return make_error(StatusCode::kInvalidArgument, "{}: requires --split-sentences",
-                      arguments.keep_newlines ? "--keep-newlines" : "--punkt-model");
-  }
-  preprocess::SentenceOptions sentences{.punkt_folder = arguments.punkt_model.value_or(""),
-                                        .keep_newlines = arguments.keep_newlines};
-  if (!arguments.punkt_model) {
-    MEG_ASSIGN_OR_RETURN(sentences.punkt_folder, preprocess::find_punkt_folder(arguments.language));
-  }
-  // v2.6 splits a text as a whole; later revisions cut it into pieces of a million characters
-  // first.
-  if (!in_pieces) sentences.max_characters = std::numeric_limits<int64_t>::max();
-  arguments.options.sentences = std::move(sentences);
-  return Status();
-}
-
 Status finish(Arguments& arguments) {
   const megatron::FieldLookup fields = arguments.args.lookup();
   megatron::FieldReader args(fields);
@@ -126,7 +102,7 @@ Status finish(Arguments& arguments) {
     arguments.options.skip_empty_documents = version.skip_empty_documents;
     arguments.tokenizer.version = version;
   }
-  MEG_RETURN_IF_ERROR(finish_sentences(arguments, !version.sentences_of_whole_texts));
+  MEG_ASSIGN_OR_RETURN(arguments.options.sentences, sentence_options(arguments.sentences, version));
   if (arguments.use_gigatoken) {
     note("ignored: --use-gigatoken (another implementation of the same tokenizer)");
   }
@@ -154,7 +130,7 @@ Status finish(Arguments& arguments) {
     arguments.options.shard_settings = tokenizer_settings(arguments.args);
     arguments.options.shard_settings.emplace_back("--megatron-version",
                                                   arguments.megatron_version.value_or(""));
-    arguments.options.shard_settings.emplace_back("--lang", arguments.language);
+    arguments.options.shard_settings.emplace_back("--lang", arguments.sentences.language);
   }
   return Status();
 }
@@ -182,9 +158,7 @@ std::optional<int> parse(int argc, const char* const* argv, Arguments& arguments
              "leave out documents with fewer than N tokens, those of all keys together, without "
              "the end-of-document token")
       .range(1, std::numeric_limits<int64_t>::max());
-  flags.value("--punkt-model", &arguments.punkt_model, "FOLDER",
-              "folder with a Punkt model for --split-sentences, in nltk's format punkt_tab "
-              "(default: that of --lang in NLTK_DATA or nltk_data)");
+  declare_punkt_model(flags, arguments.sentences);
   flags.value("--megatron-version", &arguments.megatron_version, "REVISION",
               "revision of Megatron-LM to follow where revisions differ, such as v2.6");
   // Megatron-LM after core_v0.19.0 has it; its preprocess_data_fast.py does nothing without it.

@@ -10,7 +10,7 @@
 #include "libmeg/base/result.h"
 #include "libmeg/dataset/indexed_dataset_builder.h"
 #include "libmeg/dataset/provenance_writer.h"
-#include "libmeg/preprocess/internal/tokenized_chunk.h"
+#include "libmeg/preprocess/internal/chunk_sink.h"
 #include "libmeg/preprocess/preprocess.h"
 
 namespace meg::preprocess {
@@ -22,10 +22,8 @@ std::string sharded_prefix(const PreprocessOptions& options);
 std::vector<std::string> output_datasets(const PreprocessOptions& options);
 
 /// Where preprocess() puts documents: a dataset for every key, or for every partition and key.
-class DocumentSink {
+class DocumentSink : public ChunkSink {
  public:
-  using Marks = std::vector<dataset::IndexedDatasetBuilder::Mark>;  // one a key
-
   /// total_documents: of the whole input; used only for Dealing::kBlocks. run: of a shard.
   /// resume_at: if set, where another process's sink was; not with partitions.
   static Result<DocumentSink> create(const PreprocessOptions& options, DType dtype,
@@ -36,18 +34,10 @@ class DocumentSink {
   static Status publish(const PreprocessOptions& options, DType dtype, const dataset::ShardRun& run,
                         const Marks& marks);
 
-  /// Finds the place of every document in chunk. Calls decide the order of the documents and must
-  /// not overlap in time.
-  Status reserve(TokenizedChunk& chunk);
-
-  /// Writes a chunk after its reserve(); from any thread.
-  Status write(const TokenizedChunk& chunk) const;
-
-  /// What has been reserved so far; must not overlap in time with reserve().
-  Result<Marks> marks();
-
-  /// Flushes to the device; may be called from any thread.
-  Status sync() const;
+  Status reserve(TokenizedChunk& chunk) override;
+  Status write(const TokenizedChunk& chunk) const override;
+  Result<Marks> marks() override;
+  Status sync() const override;
 
   /// Publishes all datasets together; with partitions also the merged ones, then their provenance.
   /// sources: the inputs' names. keep_going: if set, asked now and then while partitions are

@@ -12,7 +12,7 @@
 
 namespace meg::preprocess {
 
-OrderedWriter::OrderedWriter(DocumentSink& sink, const PreprocessOptions& options,
+OrderedWriter::OrderedWriter(ChunkSink& sink, const PreprocessOptions& options,
                              const TextSource& source, DType dtype, size_t results,
                              int64_t token_limit)
     : sink_(sink),
@@ -124,7 +124,7 @@ Status OrderedWriter::take_checkpoint(const TokenizedChunk& result) {
   if (journal_ == nullptr || checkpoint_.has_value() || !journal_->is_due()) return Status();
   // What the checkpoint says is fixed now, in order. It may be saved only when the chunks before it
   // have been written, which happens in any order: see note_written().
-  MEG_ASSIGN_OR_RETURN(DocumentSink::Marks marks, sink_.marks());
+  MEG_ASSIGN_OR_RETURN(ChunkSink::Marks marks, sink_.marks());
   checkpoint_ = {.is_complete = false,
                  .input = result.input,
                  .offset = result.end,

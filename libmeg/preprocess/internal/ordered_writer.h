@@ -10,7 +10,7 @@
 
 #include "libmeg/base/condition_variable.h"
 #include "libmeg/base/progress.h"
-#include "libmeg/preprocess/internal/document_sink.h"
+#include "libmeg/preprocess/internal/chunk_sink.h"
 #include "libmeg/preprocess/internal/resume_journal.h"
 #include "libmeg/preprocess/internal/tokenized_chunk.h"
 #include "libmeg/preprocess/preprocess.h"
@@ -28,7 +28,7 @@ class OrderedWriter {
  public:
   /// results: the number that circulate; more than the workers, so that a worker that is ahead need
   /// not wait. token_limit: the memory of a giant line that a result keeps, in tokens per key.
-  OrderedWriter(DocumentSink& sink, const PreprocessOptions& options, const TextSource& source,
+  OrderedWriter(ChunkSink& sink, const PreprocessOptions& options, const TextSource& source,
                 DType dtype, size_t results, int64_t token_limit);
 
   /// Begins at the journal's checkpoint and saves further ones there; it must outlive the writer.
@@ -66,7 +66,7 @@ class OrderedWriter {
   std::string describe(const TokenizedChunk& result, const BadLine& bad) const;
   std::unique_ptr<TokenizedChunk>& slot(int64_t number);
 
-  DocumentSink& sink_;
+  ChunkSink& sink_;
   const OnError on_error_;
   const int64_t max_documents_;
   const TextSource& source_;

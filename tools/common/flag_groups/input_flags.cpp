@@ -129,4 +129,37 @@ Status finish_input_options(const InputFlags& flags, preprocess::InputOptions& o
   return Status();
 }
 
+void SentenceFlags::take_fields(megatron::FieldReader& args) {
+  args.take("split_sentences", split_sentences);
+  args.take("keep_newlines", keep_newlines);
+  args.take("lang", language);
+}
+
+void declare_punkt_model(Flags& flags, SentenceFlags& sentences) {
+  flags.value("--punkt-model", &sentences.punkt_model, "FOLDER",
+              "folder with a Punkt model for --split-sentences, in nltk's format punkt_tab "
+              "(default: that of --lang in NLTK_DATA or nltk_data)");
+}
+
+Result<std::optional<preprocess::SentenceOptions>> sentence_options(
+    const SentenceFlags& flags, const megatron::MegatronVersion& version) {
+  std::optional<preprocess::SentenceOptions> sentences;
+  if (!flags.split_sentences) {
+    if (!flags.keep_newlines && !flags.punkt_model) return sentences;
+    return make_error(StatusCode::kInvalidArgument, "{}: requires --split-sentences",
+                      flags.keep_newlines ? "--keep-newlines" : "--punkt-model");
+  }
+  sentences = {.punkt_folder = flags.punkt_model.value_or(""),
+               .keep_newlines = flags.keep_newlines};
+  if (!flags.punkt_model) {
+    MEG_ASSIGN_OR_RETURN(sentences->punkt_folder, preprocess::find_punkt_folder(flags.language));
+  }
+  // v2.6 splits a text as a whole; later revisions cut it into pieces of a million characters
+  // first.
+  if (version.sentences_of_whole_texts) {
+    sentences->max_characters = std::numeric_limits<int64_t>::max();
+  }
+  return sentences;
+}
+
 }  // namespace meg::tools

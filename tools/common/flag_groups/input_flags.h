@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "libmeg/base/result.h"
+#include "libmeg/megatron/field_reader.h"
+#include "libmeg/megatron/megatron_version.h"
 #include "libmeg/preprocess/preprocess.h"
 #include "tools/common/flags/flags.h"
 
@@ -32,6 +34,24 @@ Flag declare_input_flags(Flags& flags, InputFlags& input,
 /// Sets `options` from them after the command line was parsed, except for the inputs' names and
 /// --max-documents. kInvalidArgument for wrong values.
 Status finish_input_options(const InputFlags& flags, preprocess::InputOptions& options);
+
+/// The flags that say how texts are split into sentences.
+struct SentenceFlags {
+  bool split_sentences = false;
+  bool keep_newlines = false;
+  std::string language = "english";
+  std::optional<std::string> punkt_model;
+
+  /// Megatron's, by their fields; --punkt-model is declare_punkt_model()'s.
+  void take_fields(megatron::FieldReader& args);
+};
+
+void declare_punkt_model(Flags& flags, SentenceFlags& sentences);
+
+/// How sentences are split; nullopt where they are not. kInvalidArgument for flags that need
+/// --split-sentences, kNotFound where there is no model for the language.
+Result<std::optional<preprocess::SentenceOptions>> sentence_options(
+    const SentenceFlags& flags, const megatron::MegatronVersion& version);
 
 /// Brings all of them into the options of what reads the inputs.
 template <class Options>
