@@ -3,9 +3,12 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <bit>
 #include <functional>
+#include <limits>
 #include <mutex>
 #include <span>
+#include <type_traits>
 #include <utility>
 
 #include "libmeg/base/thread_pool.h"
@@ -26,6 +29,53 @@ struct HashedDocument {
   bool operator<(const HashedDocument& other) const {
     return std::pair(hash, document) < std::pair(other.hash, other.document);
   }
+};
+
+/// How often ids are there. Counts of 32 bits, which stay in the cache, and the sums of these.
+class IdCounter {
+ public:
+  /// Number of the first item that is no id; -1: all are.
+  template <class T>
+  int64_t count(const LittleEndianArray<T>& ids) {
+    if (ids.size() > kMost - pending_) flush();
+    pending_ += ids.size();
+    if constexpr (std::is_unsigned_v<T>) {
+      constexpr size_t kAll = size_t{1} << (8 * sizeof(T));
+      if (recent_.size() < kAll) recent_.resize(kAll);
+      uint32_t* const counts = recent_.data();
+      for (int64_t i = 0; i < ids.size(); ++i) ++counts[ids[i]];
+      return -1;
+    } else {
+      for (int64_t i = 0; i < ids.size(); ++i) {
+        const int64_t id = ids[i];
+        if (static_cast<uint64_t>(id) >= recent_.size()) {
+          if (id < 0 || id >= kMostIds) return i;
+          recent_.resize(static_cast<size_t>(std::max<int64_t>(id + 1, 1 << 16)));
+        }
+        ++recent_[static_cast<size_t>(id)];
+      }
+      return -1;
+    }
+  }
+
+  void add_to(std::vector<int64_t>& all) {
+    flush();
+    all.resize(std::max(all.size(), sums_.size()));
+    for (size_t id = 0; id < sums_.size(); ++id) all[id] += sums_[id];
+  }
+
+ private:
+  static constexpr int64_t kMost = std::numeric_limits<uint32_t>::max();
+
+  void flush() {
+    sums_.resize(recent_.size());
+    for (size_t id = 0; id < recent_.size(); ++id) sums_[id] += std::exchange(recent_[id], 0);
+    pending_ = 0;
+  }
+
+  std::vector<uint32_t> recent_;
+  std::vector<int64_t> sums_;
+  int64_t pending_ = 0;
 };
 
 class StatisticsReader {
@@ -54,7 +104,7 @@ class StatisticsReader {
 
  private:
   void read_blocks() {
-    std::vector<int64_t> counts;
+    IdCounter counts;
     while (true) {
       int64_t begin = 0;
       {
@@ -75,12 +125,10 @@ class StatisticsReader {
       if (status_.ok()) status_ = std::move(status);
     }
     const std::lock_guard lock(mutex_);
-    auto& all = found_.token_counts;
-    all.resize(std::max(all.size(), counts.size()));
-    for (size_t id = 0; id < counts.size(); ++id) all[id] += counts[id];
+    counts.add_to(found_.token_counts);
   }
 
-  Status read_block(int64_t begin, int64_t end, std::vector<int64_t>& counts, int64_t& all_items) {
+  Status read_block(int64_t begin, int64_t end, IdCounter& counts, int64_t& all_items) {
     const std::byte* first = nullptr;
     const std::byte* last = nullptr;
     for (int64_t document = begin; document < end; ++document) {
@@ -108,27 +156,15 @@ class StatisticsReader {
     return {};
   }
 
-  Status count(int64_t sequence, std::span<const std::byte> items, std::vector<int64_t>& counts) {
-    return with_integer_type(
-        set_.dtype(), [&]<class T>(T) { return this->template count<T>(sequence, items, counts); });
-  }
-
-  template <class T>
-  Status count(int64_t sequence, std::span<const std::byte> items, std::vector<int64_t>& counts) {
-    const LittleEndianArray<T> ids(items);
-    for (int64_t i = 0; i < ids.size(); ++i) {
-      const int64_t id = ids[i];
-      if (id < 0 || id >= std::ssize(counts)) {
-        if (id < 0 || id >= kMostIds) {
-          return make_error(StatusCode::kOutOfRange,
-                            "{}: sequence {}, item {}: expected an id from 0 to {}, found {}",
-                            set_.bin().path(), sequence, i, kMostIds - 1, id);
-        }
-        counts.resize(static_cast<size_t>(std::max<int64_t>(id + 1, 1 << 16)));
-      }
-      ++counts[static_cast<size_t>(id)];
-    }
-    return {};
+  Status count(int64_t sequence, std::span<const std::byte> items, IdCounter& counts) const {
+    return with_integer_type(set_.dtype(), [&]<class T>(T) -> Status {
+      const LittleEndianArray<T> ids(items);
+      const int64_t wrong = counts.count(ids);
+      if (wrong < 0) return {};
+      return make_error(StatusCode::kOutOfRange,
+                        "{}: sequence {}, item {}: expected an id from 0 to {}, found {}",
+                        set_.bin().path(), sequence, wrong, kMostIds - 1, ids[wrong]);
+    });
   }
 
   /// Whether two documents have the same sequences. Their hashes are.
@@ -195,6 +231,20 @@ class StatisticsReader {
     found_.p90 = at_share(90);
     found_.p99 = at_share(99);
     found_.max = at_share(100);
+    // Lengths of one number of bits.
+    std::vector<DocumentLengths>& histogram = found_.length_histogram;
+    histogram.resize(static_cast<size_t>(std::bit_width(static_cast<uint64_t>(found_.max))) + 1);
+    for (const int64_t length : lengths_) {
+      DocumentLengths& bucket = histogram[std::bit_width(static_cast<uint64_t>(length))];
+      ++bucket.documents;
+      bucket.items += length;
+    }
+    for (size_t bits = 1; bits < histogram.size(); ++bits) {
+      histogram[bits].from = int64_t{1} << (bits - 1);
+      histogram[bits].to = 2 * histogram[bits].from - 1;
+    }
+    const auto is_filled = [](const DocumentLengths& bucket) { return bucket.documents > 0; };
+    histogram.erase(histogram.begin(), std::ranges::find_if(histogram, is_filled));
   }
 
   const IndexedDataset& set_;

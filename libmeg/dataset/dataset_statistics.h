@@ -21,6 +21,13 @@ struct RepeatedDocument {
   int64_t items = 0;  ///< tokens of each
 };
 
+/// Documents with from to `to` tokens.
+struct DocumentLengths {
+  int64_t from = 0, to = 0;
+  int64_t documents = 0;
+  int64_t items = 0;  ///< Their tokens.
+};
+
 struct DatasetStatistics {
   int64_t documents = 0;
   int64_t empty_documents = 0;  ///< Those without tokens.
@@ -28,6 +35,8 @@ struct DatasetStatistics {
   int64_t items = 0;  ///< tokens
   /// Tokens of a document: the smallest number that at least 50, 90, 99 % of them do not exceed.
   int64_t min = 0, median = 0, p90 = 0, p99 = 0, max = 0;
+  /// 0, 1, 2 to 3, 4 to 7, ...: from the first that a document has to the last.
+  std::vector<DocumentLengths> length_histogram;
   std::vector<int64_t> token_counts;  ///< By id, up to the largest one.
   /// Documents and tokens of them that were there before: with the same sequences.
   int64_t duplicates = 0;
