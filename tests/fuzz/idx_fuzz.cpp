@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "libmeg/base/bytes.h"
+#include "libmeg/dataset/convert_dataset.h"
 #include "libmeg/dataset/dataset_summary.h"
 #include "libmeg/dataset/indexed_dataset.h"
 #include "libmeg/dataset/indexed_dataset_builder.h"
@@ -105,6 +106,19 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const bool readable = dataset.has_value() && read_everything(*dataset);
   if (dataset.has_value()) (void)meg::dataset::summarize_lengths(*dataset);
   (void)meg::dataset::IndexedDataset::open(prefix, {.multimodal = true});
+  const auto flat = meg::dataset::IndexedDataset::open(prefix, {.flatten = true});
+  if (dataset.has_value() && readable) MEG_FUZZ_CHECK(flat.has_value() && !flat->flattened());
+  if (flat.has_value()) {
+    const bool whole = read_everything(*flat);
+    for (int64_t i = 0; i < std::min(flat->sequence_count(), kMaxEntries); ++i) {
+      MEG_FUZZ_CHECK(!flat->shape(i).empty());
+    }
+    // An index cannot ask for more than its items and documents.
+    const auto converted = meg::dataset::convert_dataset(
+        *flat, folder.path("converted"), {.format = meg::dataset::IndexFormat::kMmididx});
+    MEG_FUZZ_CHECK(converted.has_value() == whole || flat->sequence_count() > kMaxEntries ||
+                   flat->document_count() > kMaxEntries);
+  }
 
   const auto report = meg::dataset::verify_dataset(prefix, {});
   MEG_FUZZ_CHECK(report.has_value() || report.error().code() == meg::StatusCode::kUnsupported);
