@@ -43,7 +43,9 @@ ordered_json error_json(const Status& status) {
 void add_layout(const checkpoint::CheckpointSummary& summary, ordered_json& answer) {
   const checkpoint::CheckpointFolder& folder = summary.folder;
   answer["folder"] = folder.folder;
-  answer["format"] = checkpoint::checkpoint_format_text(folder.format);
+  answer["format"] = folder.folder.ends_with(".safetensors")
+                         ? "one safetensors file"
+                         : checkpoint::checkpoint_format_text(folder.format);
   answer["iteration"] = or_null(summary.iteration);
   answer["release"] = folder.is_release;
   answer["checkpoint_version"] = or_null(summary.checkpoint_version);

@@ -5,6 +5,7 @@
 #include <system_error>
 #include <utility>
 
+#include "libmeg/checkpoint/dialects/huggingface/internal/huggingface_weights.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/model_keys.h"
 
 namespace meg::checkpoint {
@@ -25,6 +26,16 @@ TensorGroup group_of(std::string_view name) {
   const std::string_view key = first_key(name);
   if (is_model_key(key)) return TensorGroup::kModel;
   return key == "optimizer" ? TensorGroup::kOptimizer : TensorGroup::kOther;
+}
+
+bool is_safetensors(std::string_view path) { return path.ends_with(".safetensors"); }
+
+bool is_dict_of_tensors(const TorchFile& file) {
+  const auto pairs = file.graph().pairs(file.root());
+  for (size_t i = 1; i < pairs.size(); i += 2) {
+    if (file.tensor(pairs[i]) == nullptr) return false;
+  }
+  return !pairs.empty();
 }
 
 }  // namespace
@@ -48,7 +59,8 @@ FileSummary summarize_file(const std::string& path, const std::string& folder,
   summary.bytes = size_on_disk(path);
   summary.file = std::move(opened);
   if (summary.file == nullptr) {
-    Result<TorchFile> file = TorchFile::open(path, {.budget = budget});
+    Result<TorchFile> file = is_safetensors(path) ? open_safetensors_as_torch_file(path)
+                                                  : TorchFile::open(path, {.budget = budget});
     if (!file.has_value()) {
       summary.status = file.error();
       return summary;
@@ -59,8 +71,12 @@ FileSummary summarize_file(const std::string& path, const std::string& folder,
   summary.contents = named_tensors(*summary.file);
   // This includes distrib_optim.pt: whatever these files hold is the optimizer's, by any key.
   const bool is_optimizer = path.ends_with("optim.pt");
+  // Files of Hugging Face hold weights alone, by their names.
+  const bool is_weights = is_dict_of_tensors(*summary.file);
   for (const NamedTensor& tensor : summary.contents.tensors) {
-    summary.groups.push_back(is_optimizer ? TensorGroup::kOptimizer : group_of(tensor.name));
+    summary.groups.push_back(is_optimizer ? TensorGroup::kOptimizer
+                             : is_weights ? TensorGroup::kModel
+                                          : group_of(tensor.name));
   }
   return summary;
 }

@@ -148,6 +148,10 @@ TorchFile& TorchFile::operator=(TorchFile&&) noexcept = default;
 TorchFile::~TorchFile() = default;
 
 Result<TorchFile> TorchFile::open(const std::string& path, const TorchFileOptions& options) {
+  if (path.ends_with(".safetensors")) {
+    return make_error(StatusCode::kUnsupported,
+                      "{}: a safetensors file: expected the folder with its config.json", path);
+  }
   auto state = std::make_unique<State>();
   MEG_ASSIGN_OR_RETURN(state->file, io::PooledFile::open(path));
   MEG_ASSIGN_OR_RETURN(const auto descriptor, state->file.pin());

@@ -264,10 +264,6 @@ Result<CheckpointFolder> find_checkpoint(const std::string& given,
     }
   } else {
     MEG_RETURN_IF_ERROR(check_foreign_file(path));
-    if (path.ends_with(".safetensors")) {
-      return make_error(StatusCode::kUnsupported,
-                        "{}: a safetensors file: expected the folder with its config.json", path);
-    }
     found.format = CheckpointFormat::kSingleFile;
     found.folder = path;
   }

@@ -8,6 +8,7 @@
 #include "libmeg/checkpoint/container/safetensors/safetensors_file.h"
 #include "libmeg/checkpoint/container/safetensors/shard_index.h"
 #include "libmeg/checkpoint/container/torch_file/torch_file.h"
+#include "libmeg/checkpoint/container/torch_file/torch_file_writer.h"
 #include "libmeg/checkpoint/container/torch_file/torch_source.h"
 #include "libmeg/io/mapped_file.h"
 #include "libmeg/text/printable.h"
@@ -146,6 +147,25 @@ Result<HuggingFaceWeights> open_huggingface_weights(const std::string& folder) {
   HuggingFaceWeights weights;
   MEG_RETURN_IF_ERROR(add_file(path, found->is_safetensors, &weights));
   return weights;
+}
+
+Result<TorchFile> open_safetensors_as_torch_file(const std::string& path) {
+  HuggingFaceWeights weights;
+  MEG_RETURN_IF_ERROR(add_safetensors(path, &weights));
+  TorchFileContent content;
+  std::vector<std::shared_ptr<const TensorSource>> sources;
+  std::vector<PickleId> pairs;
+  for (const auto& [name, weight] : weights) {
+    const auto bytes = static_cast<uint64_t>(weight.source->bytes());
+    const int storage = content.add_storage(weight.source->dtype(), bytes);
+    pairs.push_back(content.graph().add_string(name));
+    pairs.push_back(content.add_tensor(storage, weight.shape));
+    sources.push_back(weight.source);
+  }
+  content.root = content.graph().add_dict(std::move(pairs));
+  std::error_code error;
+  const uint64_t bytes = fs::file_size(path, error);
+  return TorchFile::compose(path, content, std::move(sources), error ? 0 : bytes);
 }
 
 }  // namespace meg::checkpoint

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "libmeg/base/result.h"
+#include "libmeg/checkpoint/container/torch_file/torch_file.h"
 #include "libmeg/checkpoint/state/tensor_source.h"
 
 namespace meg::checkpoint {
@@ -25,5 +26,8 @@ using HuggingFaceWeights = std::map<std::string, HuggingFaceWeight, std::less<>>
 /// missing; kCorruption if several of these exist side by side, a file is damaged, or an index and
 /// its files name different tensors.
 Result<HuggingFaceWeights> open_huggingface_weights(const std::string& folder);
+
+/// Opens one safetensors file as the file of torch.save that holds the same dict of tensors.
+Result<TorchFile> open_safetensors_as_torch_file(const std::string& path);
 
 }  // namespace meg::checkpoint
