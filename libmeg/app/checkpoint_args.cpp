@@ -8,6 +8,7 @@
 #include "libmeg/checkpoint/dialects/mp_rank/open_weights.h"
 #include "libmeg/megatron/argument_table.h"
 #include "libmeg/megatron/field_reader.h"
+#include "libmeg/model/gpt_extensions.h"
 
 namespace meg::app {
 namespace {
@@ -39,6 +40,9 @@ Result<checkpoint::MegatronCheckpoint> take_checkpoint_args(megatron::ArgumentVa
     const std::optional<megatron::FieldValue> found = checkpoint::argument_of(checkpoint, row);
     if (!found.has_value() || std::holds_alternative<std::monostate>(*found)) continue;
     args.set(row.dest, *found);
+  }
+  for (const model::ExtensionField& field : model::extension_fields()) {
+    if (const auto found = checkpoint.arg(field.name)) args.set(field.name, *found);
   }
   return checkpoint;
 }

@@ -30,10 +30,11 @@ namespace {
 using Fields = std::map<std::string, megatron::FieldValue, std::less<>>;
 
 /// The arguments of the model's shape in which a flag takes precedence over the checkpoint.
-constexpr std::array<std::string_view, 6> kNoShape = {
+constexpr std::array<std::string_view, 7> kNoShape = {
     "max_position_embeddings", "make_vocab_size_divisible_by",
     "padded_vocab_size",       "seq_length",
-    "transformer_impl",        "window_size"};
+    "transformer_impl",        "window_size",
+    "window_attn_skip_freq"};
 
 bool contains(const auto& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -219,6 +220,7 @@ Result<LoadedModel> load_model(const ModelRequest& request, const parallel::Para
   model::GptConfig config = checkpoint.config();
   MEG_ASSIGN_OR_RETURN(const model::GptConfig run_config, model::GptConfig::from_fields(fields));
   config.attention_window = run_config.attention_window;
+  config.window_layers = run_config.window_layers;
   MEG_ASSIGN_OR_RETURN(const int64_t length, sequence_length_of(request, config));
   MEG_ASSIGN_OR_RETURN(nn::GptModel model,
                        read_model(request, checkpoint, std::move(config), fields, ranks));

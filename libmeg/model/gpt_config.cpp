@@ -32,7 +32,9 @@ int64_t query_groups(megatron::FieldReader& fields, int64_t num_attention_heads)
 bool is_gated(megatron::FieldReader& fields, bool swiglu) {
   const bool quick_geglu = fields.flag("quick_geglu", false);
   const bool gated_linear_unit = fields.flag("gated_linear_unit", false);
-  return swiglu || quick_geglu || gated_linear_unit || fields.text("glu_activation").has_value();
+  const bool geglu = fields.flag("geglu", false);
+  return swiglu || quick_geglu || geglu || gated_linear_unit ||
+         fields.text("glu_activation").has_value();
 }
 
 /// A number of a word, of which a command line may keep the tuple's brackets: "(4095".
@@ -59,6 +61,42 @@ void read_texts(megatron::FieldReader& fields, GptConfig& config) {
   if (auto text = fields.text("transformer_impl")) config.transformer_impl = *text;
 }
 
+/// Layers that a list names by 1, or of which a number N names each N-th (nth), or each other one.
+Result<std::vector<bool>> listed_layers(const megatron::FieldLookup& lookup, std::string_view name,
+                                        int64_t num_layers, bool nth) {
+  const megatron::FieldValue value = lookup(name).value_or(megatron::FieldValue());
+  std::vector<bool> layers;
+  if (value == megatron::FieldValue()) return layers;
+  std::vector<std::string> words;
+  if (const auto* list = std::get_if<std::vector<std::string>>(&value)) words = *list;
+  std::optional<int64_t> step;
+  if (const auto* number = std::get_if<int64_t>(&value)) step = *number;
+  if (const auto* text = std::get_if<std::string>(&value)) {
+    // As on a command line: a number, or [0, 0, 0, 1].
+    step = text->starts_with('[') ? std::nullopt : number_of(*text);
+    for (size_t at = 0; !step && at < text->size();) {
+      const size_t comma = std::min(text->find(',', at), text->size());
+      words.push_back(text->substr(at, comma - at));
+      at = comma + 1;
+    }
+  }
+  if (step.value_or(0) > 0) {
+    for (int64_t i = 1; i <= num_layers; ++i) layers.push_back((i % *step == 0) == nth);
+    return layers;
+  }
+  for (const std::string& word : words) {
+    const std::optional<int64_t> number = word == "True"    ? 1
+                                          : word == "False" ? 0
+                                                            : number_of(word);
+    if (number != 0 && number != 1) break;
+    layers.push_back(number == 1);
+  }
+  if (std::ssize(layers) == num_layers && layers.size() == words.size()) return layers;
+  return make_error(StatusCode::kInvalidArgument,
+                    "{}: expected a number or a list of 0 or 1 for each of {} layers, found {}",
+                    name, num_layers, megatron::field_text(value));
+}
+
 }  // namespace
 
 Result<std::optional<int64_t>> attention_window(const megatron::FieldLookup& lookup) {
@@ -83,6 +121,15 @@ Result<std::optional<int64_t>> attention_window(const megatron::FieldLookup& loo
   return *left < 0 ? std::optional<int64_t>() : std::optional(*left + 1);
 }
 
+Result<std::vector<bool>> window_layers(const megatron::FieldLookup& lookup, int64_t num_layers) {
+  return listed_layers(lookup, "window_attn_skip_freq", num_layers, /*nth=*/false);
+}
+
+Result<std::vector<bool>> layers_without_rope(const megatron::FieldLookup& lookup,
+                                              int64_t num_layers) {
+  return listed_layers(lookup, "no_rope_freq", num_layers, /*nth=*/true);
+}
+
 Result<GptConfig> GptConfig::from_fields(const megatron::FieldLookup& lookup) {
   megatron::FieldReader fields(lookup);
   GptConfig config;
@@ -105,6 +152,9 @@ Result<GptConfig> GptConfig::from_fields(const megatron::FieldLookup& lookup) {
   config.add_bias_linear = fields.flag("add_bias_linear", true);
   config.add_qkv_bias = fields.flag("add_qkv_bias", false);
   config.qk_layernorm = fields.flag("qk_layernorm", false);
+  config.qk_layernorm_across_heads = fields.flag("qk_layernorm_across_heads", false);
+  config.pre_layernorm = fields.flag("pre_layernorm", true);
+  config.post_layernorm = fields.flag("post_layernorm", false);
   config.untie_embeddings_and_output_weights =
       fields.flag("untie_embeddings_and_output_weights", false);
   read_texts(fields, config);
@@ -114,11 +164,17 @@ Result<GptConfig> GptConfig::from_fields(const megatron::FieldLookup& lookup) {
   config.moe_shared_expert_gate = fields.flag("moe_shared_expert_gate", false);
   config.moe_router_topk = fields.size("moe_router_topk").value_or(config.moe_router_topk);
   const Result<std::optional<int64_t>> window = model::attention_window(lookup);
+  Result<std::vector<bool>> with_window = model::window_layers(lookup, config.num_layers);
+  Result<std::vector<bool>> without_rope = model::layers_without_rope(lookup, config.num_layers);
   // All fields are requested before the first error is looked at: fields_read_by() learns from it
   // which fields this reader knows.
   if (!fields.status().ok()) return fields.status();
   if (!window.has_value()) return window.error();
   config.attention_window = *window;
+  if (!with_window.has_value()) return with_window.error();
+  if (!without_rope.has_value()) return without_rope.error();
+  config.window_layers = *std::move(with_window);
+  config.layers_without_rope = *std::move(without_rope);
   if (config.ffn_hidden_size == 0) {
     return make_error(
         StatusCode::kInvalidArgument,
@@ -142,21 +198,19 @@ Result<GptConfig> GptConfig::from_fields(const megatron::FieldLookup& lookup) {
   return config;
 }
 
+std::optional<int64_t> GptConfig::window_of(int64_t layer) const {
+  const bool has_window = window_layers.empty() || window_layers[static_cast<size_t>(layer)];
+  return has_window ? attention_window : std::nullopt;
+}
+
 std::optional<int64_t> GptConfig::most_positions() const {
   const bool is_learned = position_embedding_type == "learned_absolute";
-  if (!is_learned) return attention_window;
-  return std::min(max_position_embeddings, attention_window.value_or(max_position_embeddings));
+  return is_learned ? std::optional(max_position_embeddings) : std::nullopt;
 }
 
 Status GptConfig::check_positions(std::string_view name, int64_t length) const {
   const std::optional<int64_t> most = most_positions();
   if (!most.has_value() || length <= *most) return Status();
-  if (most == attention_window) {
-    return make_error(StatusCode::kInvalidArgument,
-                      "{}: expected at most {}, the tokens inside the attention's window "
-                      "(window_size), found {}",
-                      name, *most, length);
-  }
   return make_error(StatusCode::kInvalidArgument,
                     "{}: expected at most max_position_embeddings {}, found {}", name, *most,
                     length);

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "libmeg/base/result.h"
 #include "libmeg/megatron/field_value.h"
@@ -13,6 +14,14 @@ namespace meg::model {
 /// The tokens that Megatron's arg window_size, `LEFT,RIGHT` or a tuple of the two, lets attention
 /// look back over: LEFT and the query's own. nullopt: all, as with LEFT below 0.
 Result<std::optional<int64_t>> attention_window(const megatron::FieldLookup& lookup);
+
+/// The layers in which attention has that window (window_attn_skip_freq): each but the N-th, or as
+/// listed. Empty: all.
+Result<std::vector<bool>> window_layers(const megatron::FieldLookup& lookup, int64_t num_layers);
+
+/// The layers without rotary embedding (no_rope_freq): each N-th, or as listed. Empty: none.
+Result<std::vector<bool>> layers_without_rope(const megatron::FieldLookup& lookup,
+                                              int64_t num_layers);
 
 /// The shape of a GPT model. Names are those of Megatron's args.
 struct GptConfig {
@@ -33,6 +42,10 @@ struct GptConfig {
   bool add_bias_linear = true;
   bool add_qkv_bias = false;
   bool qk_layernorm = false;  ///< Norms over the heads of query and key.
+  /// Whether these norms are one over all heads together instead of one over each.
+  bool qk_layernorm_across_heads = false;
+  bool pre_layernorm = true;    ///< Norms of what attention and MLP take in.
+  bool post_layernorm = false;  ///< Norms of what attention and MLP add to the residual.
   bool untie_embeddings_and_output_weights = false;
   std::string position_embedding_type = "learned_absolute";
   std::string normalization = "LayerNorm";
@@ -45,10 +58,13 @@ struct GptConfig {
   bool moe_shared_expert_gate = false;  ///< Its output is multiplied by a sigmoid.
   /// Tokens that attention looks back over, its own among them (window_size); nullopt: all.
   std::optional<int64_t> attention_window;
+  std::vector<bool> window_layers;        ///< Those with the window; empty: all.
+  std::vector<bool> layers_without_rope;  ///< Empty: every layer has it.
 
-  /// The longest sequence that this model is computed for: learned positions end, and libmeg has no
-  /// attention to a window, which is attention to all tokens only while they fit inside it.
-  /// nullopt: any.
+  /// The window of a layer; nullopt: it has none.
+  std::optional<int64_t> window_of(int64_t layer) const;
+
+  /// The longest sequence that this model is computed for: learned positions end. nullopt: any.
   std::optional<int64_t> most_positions() const;
 
   /// kInvalidArgument, with the field that limits it, for a sequence of more than most_positions().

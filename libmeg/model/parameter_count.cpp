@@ -31,6 +31,14 @@ bool is_present(Presence presence, const GptConfig& config, bool with_tied_copy)
       return config.add_bias_linear;
     case Presence::kQkvBias:
       return config.has_qkv_bias();
+    case Presence::kPreNorm:
+      return config.pre_layernorm;
+    case Presence::kPreNormBias:
+      return config.pre_layernorm && has_norm_bias;
+    case Presence::kPostNorm:
+      return config.post_layernorm;
+    case Presence::kPostNormBias:
+      return config.post_layernorm && has_norm_bias;
     case Presence::kNormBias:
       return has_norm_bias;
     case Presence::kQkNorm:
@@ -67,8 +75,11 @@ int64_t extent_size(Extent extent, const GptConfig& config) {
       return config.max_position_embeddings;
     case Extent::kHidden:
       return config.hidden_size;
-    case Extent::kHeadSize:
-      return config.kv_channels;
+    case Extent::kQueryNorm:
+      return config.kv_channels *
+             (config.qk_layernorm_across_heads ? config.num_attention_heads : 1);
+    case Extent::kKeyNorm:
+      return config.kv_channels * (config.qk_layernorm_across_heads ? config.num_query_groups : 1);
     case Extent::kProjection:
       return config.num_attention_heads * config.kv_channels;
     case Extent::kQkvRows:

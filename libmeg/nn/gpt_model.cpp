@@ -14,6 +14,7 @@
 #include "libmeg/nn/internal/input_checks.h"
 #include "libmeg/nn/layers/internal/embedding.h"
 #include "libmeg/nn/layers/internal/transformer_block.h"
+#include "libmeg/nn/operators/attention_scores.h"
 #include "libmeg/nn/operators/internal/cross_entropy.h"
 #include "libmeg/nn/operators/internal/exchange.h"
 #include "libmeg/nn/operators/internal/linear_product.h"
@@ -79,10 +80,10 @@ struct GptModel::State {
   RandomStates random;
   std::optional<Embedding> embedding;
   TransformerBlock decoder;
-  at::Tensor output_weight;  ///< [v, h]; undefined where the part is not the last.
-  at::Tensor label_error;    ///< As GptModel's.
-  RotaryTable rotary;        ///< Of the last sequence length.
-  RotaryTable cache_rotary;  ///< Of the last cache's capacity.
+  at::Tensor output_weight;   ///< [v, h]; undefined where the part is not the last.
+  at::Tensor label_error;     ///< As GptModel's.
+  RotaryTables rotary;        ///< Of the last sequence length.
+  RotaryTables cache_rotary;  ///< Of the last cache's capacity.
   bool training = true;
   AuxiliaryLosses auxiliary_losses;
   std::function<void(size_t)> before_use;
@@ -98,13 +99,21 @@ struct GptModel::State {
   /// This rank's part of the vocabulary.
   at::Tensor part_of_logits(const GptInput& input);
 
+  /// The product with the output layer, scaled and bounded as the model has it.
+  at::Tensor part_of_logits_of(const at::Tensor& hidden) const {
+    at::Tensor logits = linear_product(hidden, output_weight);
+    if (options.logits_scaling != 1) logits = logits / options.logits_scaling;
+    return softcapped({.softcap = options.final_logit_softcapping}, logits);
+  }
+
   at::Tensor logits(const at::Tensor& part_of_logits) const {
     return whole_vocabulary(part_of_logits, part.tensor_parallel).to(at::kFloat);
   }
 
-  /// The table for all positions of a cache; undefined tensors where the model has none.
-  RotaryTable rotary_of_cache(int64_t capacity);
-  at::Tensor cached_pass(const CachedInput& input, const CacheStep& step, const RotaryTable& table);
+  /// The tables for all positions of a cache; undefined tensors where the model has none.
+  RotaryTables rotary_of_cache(int64_t capacity);
+  at::Tensor cached_pass(const CachedInput& input, const CacheStep& step,
+                         const RotaryTables& tables);
   bool suits_graphs(const CachedInput& input, const CachePlaces& places) const;
   at::Tensor hidden_states(const CachedInput& input, KvCache& cache);
 };
@@ -142,13 +151,11 @@ ForwardContext GptModel::State::context(const GptInput& input) {
   if (ranks.splits_sequences()) context.hidden_stream = RandomStates::Stream::kModelParallel;
   context.rows = input.rows;
   set_attention(context, options, input.attention_mask, input.document_lengths, s);
-  if (config.position_embedding_type == "rope") {
-    // Kept from step to step: training has one sequence length, evaluation at most another.
-    if (!rotary.cosine.defined() || rotary.cosine.size(0) != s) {
-      rotary = rotary_table(config, options, s);
-    }
-    context.rotary = rotary;
+  // Kept from step to step: training has one sequence length, evaluation at most another.
+  if (!rotary.all.cosine.defined() || rotary.all.cosine.size(0) != s) {
+    rotary = rotary_tables(config, options, s);
   }
+  context.rotary = rotary;
   return context;
 }
 
@@ -160,26 +167,22 @@ at::Tensor GptModel::State::hidden_states(const GptInput& input) {
 }
 
 at::Tensor GptModel::State::part_of_logits(const GptInput& input) {
-  return linear_product(enter_matrix(hidden_states(input), part.tensor_parallel), output_weight);
+  return part_of_logits_of(enter_matrix(hidden_states(input), part.tensor_parallel));
 }
 
-RotaryTable GptModel::State::rotary_of_cache(int64_t capacity) {
-  if (config.position_embedding_type != "rope") return {};
-  if (!cache_rotary.cosine.defined() || cache_rotary.cosine.size(0) != capacity) {
-    cache_rotary = rotary_table(config, options, capacity);
+RotaryTables GptModel::State::rotary_of_cache(int64_t capacity) {
+  if (!cache_rotary.all.cosine.defined() || cache_rotary.all.cosine.size(0) != capacity) {
+    cache_rotary = rotary_tables(config, options, capacity);
   }
   return cache_rotary;
 }
 
 at::Tensor GptModel::State::cached_pass(const CachedInput& input, const CacheStep& step,
-                                        const RotaryTable& table) {
+                                        const RotaryTables& tables) {
   ForwardContext context;
   context.random = &random;
   context.before_use = &before_use;
-  if (table.cosine.defined()) {
-    context.rotary = {table.cosine.index_select(0, step.positions()),
-                      table.sine.index_select(0, step.positions())};
-  }
+  context.rotary = tables.rows(step.positions());
   context.cache = &step;
   at::Tensor states = input.hidden_states;
   if (is_first) {
@@ -191,9 +194,12 @@ at::Tensor GptModel::State::cached_pass(const CachedInput& input, const CacheSte
 bool GptModel::State::suits_graphs(const CachedInput& input, const CachePlaces& places) const {
   // Ranks exchange what they compute by other streams, several tokens' attention depends on their
   // lengths, and the host asks how many tokens each expert has.
-  return !config.num_experts.has_value() && is_first && is_last &&
-         part.tensor_parallel.size() == 1 && !before_use && !places.has_several &&
-         input.tokens.size(0) <= DecodeGraphs::kMaxTokens;
+  if (config.num_experts.has_value() || config.attention_window.has_value() ||
+      options.attn_logit_softcapping.has_value() || options.rotary_base_local.has_value()) {
+    return false;
+  }
+  return is_first && is_last && part.tensor_parallel.size() == 1 && !before_use &&
+         !places.has_several && input.tokens.size(0) <= DecodeGraphs::kMaxTokens;
 }
 
 at::Tensor GptModel::State::hidden_states(const CachedInput& input, KvCache& cache) {
@@ -201,17 +207,17 @@ at::Tensor GptModel::State::hidden_states(const CachedInput& input, KvCache& cac
   const c10::InferenceMode inference;
   // Where each token goes is found once for all layers.
   const CachePlaces places(cache, input.sequences);
-  const RotaryTable table = rotary_of_cache(cache.capacity());
+  const RotaryTables tables = rotary_of_cache(cache.capacity());
   at::Tensor states;
   if (cache.graphs() != nullptr && suits_graphs(input, places)) {
     states = cache.graphs()->run(
-        number, input.tokens, places.numbers, places.longest, {table.cosine, table.sine},
+        number, input.tokens, places.numbers, places.longest, {tables.all.cosine, tables.all.sine},
         [&](const at::Tensor& tokens, const at::Tensor& numbers, int64_t longest) {
           return cached_pass({.tokens = tokens, .sequences = {}},
-                             CacheStep(cache, numbers, longest), table);
+                             CacheStep(cache, numbers, longest), tables);
         });
   } else {
-    states = cached_pass(input, CacheStep(cache, places, input.sequences, options.device), table);
+    states = cached_pass(input, CacheStep(cache, places, input.sequences, options.device), tables);
   }
   // Extend it after all layers: each of them writes at the same positions.
   for (const auto& [slot, count] : input.sequences) cache.extend(slot, count);
@@ -244,6 +250,11 @@ Result<GptModel> GptModel::create(const model::GptConfig& config, const GptOptio
         StatusCode::kUnsupported,
         "num_experts {}: expected 1 tensor-parallel rank, found {}: not supported yet",
         *config.num_experts, part.tensor_parallel.size());
+  }
+  if (config.qk_layernorm_across_heads && part.tensor_parallel.size() > 1) {
+    return make_error(StatusCode::kUnsupported,
+                      "qk_layernorm_across_heads: expected 1 tensor-parallel rank, found {}",
+                      part.tensor_parallel.size());
   }
   // Load it for a CPU, too: LibTorch decides permanently whether it has CUDA when it is first
   // asked.
@@ -308,7 +319,7 @@ Result<at::Tensor> GptModel::logits_of(const at::Tensor& hidden_rows, int64_t vo
   MEG_RETURN_IF_ERROR(state_->check_last());
   MEG_RETURN_IF_ERROR(check_hidden_rows(state_->rules(), hidden_rows));
   return guarded([&] {
-    at::Tensor logits = state_->logits(linear_product(hidden_rows, state_->output_weight));
+    at::Tensor logits = state_->logits(state_->part_of_logits_of(hidden_rows));
     // A sum is finite if all terms are (logits that add up to 3e38 are no model's), and on CPUs and
     // GPUs it is the quickest reduction. Marked here in two operations, without a wait of the host,
     // each row takes the finding along wherever its result is used. 0 times a finite sum is 0.

@@ -19,12 +19,19 @@ Status check_numbers(const GptOptions& options) {
   for (const auto& [name, value] : dropouts) {
     if (!(value >= 0 && value < 1)) return out_of_range(name, "0 to less than 1", value);
   }
-  const std::array<std::pair<std::string_view, double>, 5> positives = {
+  const std::array<std::pair<std::string_view, double>, 12> positives = {
       {{"layernorm_epsilon", options.layernorm_epsilon},
        {"rotary_base", options.rotary_base},
        {"rotary_seq_len_interpolation_factor", options.rotary_seq_len_interpolation_factor},
        {"rope_scaling_factor", options.rope_scaling_factor},
-       {"init_method_std", options.init_method_std}}};
+       {"init_method_std", options.init_method_std},
+       {"rotary_base_local", options.rotary_base_local.value_or(1)},
+       {"embedding_multiplier", options.embedding_multiplier},
+       {"residual_multiplier", options.residual_multiplier},
+       {"logits_scaling", options.logits_scaling},
+       {"softmax_scale", options.softmax_scale.value_or(1)},
+       {"attn_logit_softcapping", options.attn_logit_softcapping.value_or(1)},
+       {"final_logit_softcapping", options.final_logit_softcapping.value_or(1)}}};
   for (const auto& [name, value] : positives) {
     if (!(value > 0 && std::isfinite(value))) return out_of_range(name, "a number above 0", value);
   }
@@ -72,9 +79,38 @@ Status check_combinations(const GptOptions& options, const model::GptConfig& con
   if (options.squared_relu && config.swiglu) return refuse("squared_relu", "swiglu");
   if (options.quick_geglu && config.swiglu) return refuse("quick_geglu", "swiglu");
   if (options.quick_geglu && options.squared_relu) return refuse("quick_geglu", "squared_relu");
+  if (options.geglu && (config.swiglu || options.quick_geglu || options.squared_relu)) {
+    return refuse("geglu", "swiglu, quick_geglu or squared_relu");
+  }
   if (options.quick_geglu && !config.gated_linear_unit) {
     return make_error(StatusCode::kInvalidArgument,
                       "quick_geglu: expected gated_linear_unit, found a model without a gate");
+  }
+  return Status();
+}
+
+/// What models of other makers have.
+Status check_special_attention(const GptOptions& options, const model::GptConfig& config) {
+  const bool is_learned = config.position_embedding_type == "learned_absolute";
+  if (is_learned && options.embedding_multiplier != 1) {
+    return make_error(StatusCode::kUnsupported,
+                      "embedding_multiplier: expected 1 with learned positions, found {}",
+                      options.embedding_multiplier);
+  }
+  if (options.parallel_residual && !config.pre_layernorm) {
+    return make_error(StatusCode::kUnsupported,
+                      "parallel_residual: expected pre_layernorm with it, found none");
+  }
+  const bool is_special =
+      config.attention_window.has_value() || options.attn_logit_softcapping.has_value();
+  const bool is_one_kernel = options.attention_backend == AttentionBackend::kFlash ||
+                             options.attention_backend == AttentionBackend::kFused;
+  if (is_special && is_one_kernel && options.device.is_cuda()) {
+    return make_error(
+        StatusCode::kUnsupported,
+        "attention_backend: expected auto, unfused or local with {}, found {}",
+        config.attention_window.has_value() ? "window_size" : "attn_logit_softcapping",
+        options.attention_backend == AttentionBackend::kFlash ? "flash" : "fused");
   }
   return Status();
 }
@@ -108,11 +144,12 @@ Status GptOptions::check(const model::GptConfig& config) const {
                       "normalization: expected LayerNorm or RMSNorm, found {}",
                       config.normalization);
   }
-  if (config.gated_linear_unit && !config.swiglu && !quick_geglu) {
+  if (config.gated_linear_unit && !config.swiglu && !quick_geglu && !geglu) {
     return make_error(StatusCode::kUnsupported,
-                      "gated_linear_unit: expected swiglu, quick_geglu or no gate, found another "
-                      "gate, which is not supported yet");
+                      "gated_linear_unit: expected swiglu, quick_geglu, GELU or no gate, found "
+                      "another gate, which is not supported yet");
   }
+  MEG_RETURN_IF_ERROR(check_special_attention(*this, config));
   return Status();
 }
 

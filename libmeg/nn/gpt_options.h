@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "libmeg/base/result.h"
@@ -47,6 +48,7 @@ struct GptOptions {
   GeluForm gelu = GeluForm::kTanh;
   bool squared_relu = false;  ///< relu(x)^2 between the two matrices of an MLP, in place of GELU.
   bool quick_geglu = false;   ///< x * sigmoid(1.702 x) as the gate of gated_linear_unit.
+  bool geglu = false;         ///< GELU as the gate of gated_linear_unit.
   /// Norms store their weights minus 1, so that 0 is their initial value and the one towards which
   /// weight decay would pull them.
   bool apply_layernorm_1p = false;
@@ -70,6 +72,16 @@ struct GptOptions {
   bool use_rope_scaling = false;                   ///< Scales rotary frequencies as Llama 3.1 does.
   double rope_scaling_factor = 8;                  ///< Divisor of the lowest frequencies; > 0.
   MoeOptions moe;                                  ///< Of a model with experts.
+  std::optional<double> rotary_base_local;  ///< The base in layers with a window, unscaled; > 0.
+  /// x + attention(norm(x)) + mlp(norm(x)) instead of one after the other.
+  bool parallel_residual = false;
+  double embedding_multiplier = 1;  ///< Factor of word embeddings; > 0.
+  double residual_multiplier = 1;   ///< Factor of what attention and MLP add; > 0.
+  double logits_scaling = 1;        ///< Divisor of logits; > 0.
+  /// Factor of attention scores; > 0. nullopt: 1 / sqrt(kv_channels).
+  std::optional<double> softmax_scale;
+  /// Bounds scores, and logits, as c tanh(x / c); > 0. nullopt: unbounded.
+  std::optional<double> attn_logit_softcapping, final_logit_softcapping;
   double init_method_std = 0.02;
   /// Initialises matrices uniformly within sqrt(6 / (rows + columns)) instead of normally.
   bool init_method_xavier_uniform = false;

@@ -77,6 +77,13 @@ void read_numbers(megatron::FieldReader& fields, GptOptions& options) {
   take("rotary_seq_len_interpolation_factor", options.rotary_seq_len_interpolation_factor);
   take("rope_scaling_factor", options.rope_scaling_factor);
   take("init_method_std", options.init_method_std);
+  take("embedding_multiplier", options.embedding_multiplier);
+  take("residual_multiplier", options.residual_multiplier);
+  take("logits_scaling", options.logits_scaling);
+  options.softmax_scale = fields.number("softmax_scale");
+  options.rotary_base_local = fields.number("rotary_base_local");
+  options.attn_logit_softcapping = fields.number("attn_logit_softcapping");
+  options.final_logit_softcapping = fields.number("final_logit_softcapping");
   if (const auto seed = fields.get<int64_t>("seed", "an integer")) {
     options.seed = static_cast<uint64_t>(*seed);
   }
@@ -87,6 +94,7 @@ Status read_activation(megatron::FieldReader& fields, GptOptions& options) {
   const bool openai_gelu = fields.flag("openai_gelu", false);
   options.squared_relu = fields.flag("squared_relu", false);
   options.quick_geglu = fields.flag("quick_geglu", false);
+  options.geglu = fields.flag("geglu", false);
   if (openai_gelu && options.squared_relu) {
     return make_error(StatusCode::kInvalidArgument,
                       "squared_relu: cannot be combined with openai_gelu");
@@ -111,6 +119,7 @@ Result<GptOptions> GptOptions::from_fields(const megatron::FieldLookup& lookup) 
   options.apply_layernorm_1p =
       fields.flag("apply_layernorm_1p", fields.flag("layernorm_zero_centered_gamma", false));
   options.fp32_residual_connection = fields.flag("fp32_residual_connection", false);
+  options.parallel_residual = fields.flag("parallel_residual", false);
   options.use_rope_scaling = fields.flag("use_rope_scaling", false);
   options.init_method_xavier_uniform = fields.flag("init_method_xavier_uniform", false);
   options.attention_softmax_in_fp32 = fields.flag("attention_softmax_in_fp32", false);

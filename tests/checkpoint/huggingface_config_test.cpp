@@ -148,7 +148,7 @@ TEST(HuggingFaceConfig, EachClassHasItsOwnDefaults) {
   EXPECT_EQ(model::GptConfig::from_fields(lookup(*read(qwen2)))->num_query_groups, 4);
 }
 
-TEST(HuggingFaceConfig, AWindowOfAttentionLimitsPositions) {
+TEST(HuggingFaceConfig, AWindowOfAttentionIsKept) {
   const Keys mistral = without(other("mistral", "MistralForCausalLM"), "sliding_window");
   const Keys qwen2 = with(other("qwen2", "Qwen2ForCausalLM"), "use_sliding_window", "true");
   const std::tuple<Keys, int64_t, std::string> cases[] = {
@@ -162,10 +162,8 @@ TEST(HuggingFaceConfig, AWindowOfAttentionLimitsPositions) {
     auto model = model::GptConfig::from_fields(lookup(*config));
     ASSERT_TRUE(model.has_value()) << model.error().message();
     EXPECT_EQ(model->attention_window, tokens);
-    EXPECT_EQ(model->most_positions(), tokens);
+    EXPECT_EQ(model->most_positions(), std::nullopt);
     EXPECT_EQ(model->max_position_embeddings, 8192);
-    EXPECT_TRUE(model->check_positions("seq_length", tokens).ok());
-    EXPECT_THAT(model->check_positions("seq_length", tokens + 1).message(), HasSubstr("window"));
     model->padded_vocab_size = config->vocab_size;
     const auto text = write_huggingface_config(*model, lookup(*config), DType::kFloat32, {});
     ASSERT_TRUE(text.has_value()) << text.error().message();

@@ -7,6 +7,7 @@
 
 #include "libmeg/logging/log_lines.h"
 #include "libmeg/megatron/argument_table.h"
+#include "libmeg/model/gpt_extensions.h"
 #include "libmeg/text/json/python_float.h"
 
 namespace meg::tools {
@@ -99,6 +100,10 @@ checkpoint::TrainingArgs saved_args(const PretrainFlags& run, const samples::Dat
     if (!megatron::is_of_revision(row, data.config.version)) continue;
     const std::optional<megatron::FieldValue> value = run.args.field(row.dest);
     if (value.has_value()) args.set(row.dest, checkpoint::arg_value(*value));
+  }
+  for (const model::ExtensionField& field : model::extension_fields()) {
+    const std::optional<megatron::FieldValue> value = run.args.field(field.name);
+    if (value.has_value()) args.set(field.name, checkpoint::arg_value(*value));
   }
   set_derived(args, config);
   set_layout(args, ranks);

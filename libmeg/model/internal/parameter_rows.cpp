@@ -8,10 +8,22 @@ constexpr ParameterRow kNorm = {
     Partition::kReplicated, Presence::kAlways, {Extent::kHidden, Extent::kNone}};
 constexpr ParameterRow kNormBias = {
     Partition::kReplicated, Presence::kNormBias, {Extent::kHidden, Extent::kNone}};
-constexpr ParameterRow kHeadNorm = {
-    Partition::kReplicated, Presence::kQkNorm, {Extent::kHeadSize, Extent::kNone}};
-constexpr ParameterRow kHeadNormBias = {
-    Partition::kReplicated, Presence::kQkNormBias, {Extent::kHeadSize, Extent::kNone}};
+constexpr ParameterRow kPreNorm = {
+    Partition::kReplicated, Presence::kPreNorm, {Extent::kHidden, Extent::kNone}};
+constexpr ParameterRow kPreNormBias = {
+    Partition::kReplicated, Presence::kPreNormBias, {Extent::kHidden, Extent::kNone}};
+constexpr ParameterRow kPostNorm = {
+    Partition::kReplicated, Presence::kPostNorm, {Extent::kHidden, Extent::kNone}};
+constexpr ParameterRow kPostNormBias = {
+    Partition::kReplicated, Presence::kPostNormBias, {Extent::kHidden, Extent::kNone}};
+constexpr ParameterRow kQueryNorm = {
+    Partition::kReplicated, Presence::kQkNorm, {Extent::kQueryNorm, Extent::kNone}};
+constexpr ParameterRow kQueryNormBias = {
+    Partition::kReplicated, Presence::kQkNormBias, {Extent::kQueryNorm, Extent::kNone}};
+constexpr ParameterRow kKeyNorm = {
+    Partition::kReplicated, Presence::kQkNorm, {Extent::kKeyNorm, Extent::kNone}};
+constexpr ParameterRow kKeyNormBias = {
+    Partition::kReplicated, Presence::kQkNormBias, {Extent::kKeyNorm, Extent::kNone}};
 constexpr ParameterRow kHiddenBias = {
     Partition::kReplicated, Presence::kLinearBias, {Extent::kHidden, Extent::kNone}};
 
@@ -59,8 +71,8 @@ constexpr ModuleRow kModules[] = {
        {"decoder.layers.{}.self_attention.linear_qkv.layer_norm_", 1},
        {"decoder.layers.{}.self_attention.linear_qkv.layer_norm_", 1}}},
      "language_model.encoder.layers.{}.input_norm.",
-     kNorm,
-     kNormBias},
+     kPreNorm,
+     kPreNormBias},
     {Placement::kLayer,
      true,
      {{{"language_model.encoder.layers.{}.self_attention.dense.", 2},
@@ -72,6 +84,18 @@ constexpr ModuleRow kModules[] = {
      "",
      {Partition::kColumns, Presence::kAlways, {Extent::kHidden, Extent::kProjection}},
      kHiddenBias},
+    // Megatron-Bridge's name: a norm of the module's output.
+    {Placement::kLayer,
+     false,
+     {{{"", 0},
+       {"", 0},
+       {"", 0},
+       {"decoder.layers.{}.self_attention.linear_proj.post_layernorm.", 1},
+       {"decoder.layers.{}.self_attention.linear_proj.post_layernorm.", 0},
+       {"decoder.layers.{}.self_attention.linear_proj.post_layernorm.", 0}}},
+     "",
+     kPostNorm,
+     kPostNormBias},
     {Placement::kLayer,
      true,
      {{{"language_model.encoder.layers.{}.self_attention.query_key_value.", 1},
@@ -92,8 +116,8 @@ constexpr ModuleRow kModules[] = {
        {"decoder.layers.{}.self_attention.q_layernorm.", 3},
        {"decoder.layers.{}.self_attention.q_layernorm.", 3}}},
      "",
-     kHeadNorm,
-     kHeadNormBias},
+     kQueryNorm,
+     kQueryNormBias},
     {Placement::kLayer,
      false,
      {{{"", 0},
@@ -103,8 +127,8 @@ constexpr ModuleRow kModules[] = {
        {"decoder.layers.{}.self_attention.k_layernorm.", 4},
        {"decoder.layers.{}.self_attention.k_layernorm.", 4}}},
      "",
-     kHeadNorm,
-     kHeadNormBias},
+     kKeyNorm,
+     kKeyNormBias},
     {Placement::kLayer,
      false,
      {{{"language_model.encoder.layers.{}.post_attention_layernorm.", 3},
@@ -114,8 +138,8 @@ constexpr ModuleRow kModules[] = {
        {"decoder.layers.{}.mlp.linear_fc1.layer_norm_", 5},
        {"decoder.layers.{}.mlp.linear_fc1.layer_norm_", 5}}},
      "language_model.encoder.layers.{}.post_attention_norm.",
-     kNorm,
-     kNormBias},
+     kPreNorm,
+     kPreNormBias},
     {Placement::kLayer,
      false,
      {{{"", 0},
@@ -150,6 +174,17 @@ constexpr ModuleRow kModules[] = {
      "",
      {Partition::kColumns, Presence::kAlways, {Extent::kHidden, Extent::kFfn}},
      kHiddenBias},
+    {Placement::kLayer,
+     false,
+     {{{"", 0},
+       {"", 0},
+       {"", 0},
+       {"decoder.layers.{}.mlp.linear_fc2.post_layernorm.", 8},
+       {"decoder.layers.{}.mlp.linear_fc2.post_layernorm.", 8},
+       {"decoder.layers.{}.mlp.linear_fc2.post_layernorm.", 8}}},
+     "",
+     kPostNorm,
+     kPostNormBias},
 
     // Its own parameter comes before those of its modules.
     {Placement::kLayer,

@@ -15,7 +15,8 @@ enum class Extent : uint8_t {
   kVocabulary,   ///< padded_vocab_size
   kPositions,    ///< max_position_embeddings
   kHidden,       ///< hidden_size
-  kHeadSize,     ///< kv_channels
+  kQueryNorm,    ///< kv_channels, of all heads where qk_layernorm_across_heads
+  kKeyNorm,      ///< The same of query groups.
   kProjection,   ///< num_attention_heads * kv_channels
   kQkvRows,      ///< GptConfig::qkv_rows()
   kMlpRows,      ///< GptConfig::mlp_rows()
@@ -32,6 +33,10 @@ enum class Presence : uint8_t {
   kLearnedPositions,  ///< position_embedding_type learned_absolute
   kLinearBias,        ///< add_bias_linear
   kQkvBias,           ///< add_bias_linear or add_qkv_bias
+  kPreNorm,           ///< pre_layernorm
+  kPreNormBias,       ///< pre_layernorm and normalization LayerNorm
+  kPostNorm,          ///< post_layernorm
+  kPostNormBias,      ///< post_layernorm and normalization LayerNorm
   kNormBias,          ///< normalization LayerNorm
   kQkNorm,            ///< qk_layernorm
   kQkNormBias,        ///< both of these

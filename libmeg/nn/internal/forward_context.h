@@ -24,7 +24,7 @@ struct ForwardContext {
   at::Tensor attention_mask;
   /// GptInput::document_lengths, if samples have several and the backend has no mask; on the CPU.
   at::Tensor document_lengths;
-  RotaryTable rotary;
+  RotaryTables rotary;
   at::Tensor rows;                   ///< GptInput::rows.
   const CacheStep* cache = nullptr;  ///< Set if keys and values of earlier tokens are cached.
   AuxiliaryLosses* auxiliary_losses = nullptr;  ///< The model's.

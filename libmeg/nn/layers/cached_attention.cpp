@@ -54,7 +54,8 @@ CacheStep::CacheStep(const KvCache& cache, const CachePlaces& places,
                      std::span<const CachedTokens> sequences, at::Device device)
     // Sent once for all layers, in one piece: each transfer costs a GPU as much as a small kernel.
     : CacheStep(cache, libtorch::sent_to(device, places.numbers), places.longest) {
-  if (places.has_several) sequences_.assign(sequences.begin(), sequences.end());
+  sequences_.assign(sequences.begin(), sequences.end());
+  has_several_ = places.has_several;
 }
 
 CacheStep::CacheStep(const KvCache& cache, const at::Tensor& numbers, int64_t longest)
@@ -70,25 +71,32 @@ void CacheStep::write(const at::Tensor& cached, const at::Tensor& tokens) const 
 }
 
 at::Tensor CacheStep::attention(int64_t layer, const at::Tensor& query, const at::Tensor& key,
-                                const at::Tensor& value, double softmax_scale) const {
+                                const at::Tensor& value, const AttentionScores& scores) const {
+  const at::Tensor output = at::empty(query.sizes(), query.options());
+  if (scores.softcap.has_value() || scores.window.has_value()) {
+    TORCH_CHECK(!sequences_.empty(), "attention with a window: expected known sequences");
+    write(cache_.keys(layer), key);
+    write(cache_.values(layer), value);
+    attend_several(layer, query, output, scores, /*all=*/true);
+    return output.flatten(2);
+  }
   TORCH_CHECK(query.is_cpu() || query.size(3) <= kernels::kMaxCachedDepth,
               "generation on a GPU: expected heads of at most ", kernels::kMaxCachedDepth,
               " channels, found ", query.size(3));
-  const at::Tensor output = at::empty(query.sizes(), query.options());
-  if (!sequences_.empty()) {
+  if (has_several_) {
     // Single tokens are written by the kernel that attends, in the same pass; several must be in
     // the cache before attention reads it.
     write(cache_.keys(layer), key);
     write(cache_.values(layer), value);
-    attend_several(layer, query, output, softmax_scale);
+    attend_several(layer, query, output, scores, /*all=*/false);
   }
-  if (longest_ > 0) attend_singles(layer, query, key, value, output, softmax_scale);
+  if (longest_ > 0) attend_singles(layer, query, key, value, output, scores);
   return output.flatten(2);
 }
 
 void CacheStep::attend_singles(int64_t layer, const at::Tensor& query, const at::Tensor& key,
                                const at::Tensor& value, const at::Tensor& output,
-                               double softmax_scale) const {
+                               const AttentionScores& scores) const {
   const at::Tensor& keys = cache_.keys(layer);
   const at::Tensor& values = cache_.values(layer);
   kernels::CachedAttention call;
@@ -106,7 +114,7 @@ void CacheStep::attend_singles(int64_t layer, const at::Tensor& query, const at:
   call.groups = keys.size(1);
   call.capacity = keys.size(2);
   call.depth = keys.size(3);
-  call.scale = static_cast<float>(softmax_scale);
+  call.scale = static_cast<float>(scores.scale);
   if (query.is_cuda()) {
     const at::Tensor scratch = at::empty({kernels::cached_attention_scratch(call, longest_)},
                                          query.options().dtype(at::kFloat));
@@ -122,14 +130,14 @@ void CacheStep::attend_singles(int64_t layer, const at::Tensor& query, const at:
 }
 
 void CacheStep::attend_several(int64_t layer, const at::Tensor& query, const at::Tensor& output,
-                               double softmax_scale) const {
+                               const AttentionScores& scores, bool all) const {
   std::optional<AttentionKernelChoice> choice;
   if (!query.is_cpu()) choice.emplace(AttentionKernels());
   int64_t begin = 0;
   for (const auto& [slot, count] : sequences_) {
     const int64_t first = begin;
     begin += count;
-    if (count == 1) continue;
+    if (count == 1 && !all) continue;
     const int64_t before = cache_.length(slot);
     const int64_t seen = before + count;
     // A prompt attends to itself alone, by the causal kernels, which take any length.
@@ -139,17 +147,21 @@ void CacheStep::attend_several(int64_t layer, const at::Tensor& query, const at:
       return cached.narrow(0, slot, 1).narrow(2, 0, keys);
     };
     std::optional<at::Tensor> mask;
-    if (before > 0) {
+    if (before > 0 || scores.softcap.has_value() || scores.hides(seen)) {
       // Token i of the new ones sees all that is held and the new ones up to itself; what pads the
       // keys follows and is never seen.
-      mask = at::ones({count, keys}, at::dtype(at::kBool).device(query.device())).tril_(before);
+      mask = visible_keys(scores, count, keys, before, query.device());
     }
-    const at::Tensor sums = fused_attention({.query = query.narrow(1, first, count).transpose(1, 2),
-                                             .key = held(cache_.keys(layer)),
-                                             .value = held(cache_.values(layer)),
-                                             .mask = mask,
-                                             .is_causal = before == 0,
-                                             .scale = softmax_scale});
+    const FusedAttention inputs = {.query = query.narrow(1, first, count).transpose(1, 2),
+                                   .key = held(cache_.keys(layer)),
+                                   .value = held(cache_.values(layer)),
+                                   .mask = mask,
+                                   .is_causal = !mask.has_value(),
+                                   .scale = scores.scale};
+    const at::Tensor sums =
+        scores.softcap.has_value()
+            ? softcapped_attention(scores, inputs.query, inputs.key, inputs.value, *mask)
+            : fused_attention(inputs);
     output.narrow(1, first, count).copy_(sums.transpose(1, 2));
   }
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "libmeg/nn/layers/kv_cache.h"
+#include "libmeg/nn/operators/attention_scores.h"
 
 namespace meg::nn {
 
@@ -44,18 +45,20 @@ class CacheStep {
   /// Computes the attention of the new tokens and adds their keys and values to the cache. query:
   /// [1, T, n, hn]; key, value: [1, T, g, hn]. Returns [1, T, n * hn].
   at::Tensor attention(int64_t layer, const at::Tensor& query, const at::Tensor& key,
-                       const at::Tensor& value, double softmax_scale) const;
+                       const at::Tensor& value, const AttentionScores& scores) const;
 
  private:
   void write(const at::Tensor& cached, const at::Tensor& tokens) const;
   void attend_singles(int64_t layer, const at::Tensor& query, const at::Tensor& key,
                       const at::Tensor& value, const at::Tensor& output,
-                      double softmax_scale) const;
+                      const AttentionScores& scores) const;
+  /// Of sequences with several new tokens, or of all.
   void attend_several(int64_t layer, const at::Tensor& query, const at::Tensor& output,
-                      double softmax_scale) const;
+                      const AttentionScores& scores, bool all) const;
 
   const KvCache& cache_;
-  std::vector<CachedTokens> sequences_;     ///< Empty for single tokens.
+  std::vector<CachedTokens> sequences_;     ///< Empty where only their numbers are known.
+  bool has_several_ = false;                ///< Whether one of them has several new tokens.
   at::Tensor positions_, slots_, lengths_;  ///< [T] each: the rows of CachePlaces' numbers.
   int64_t longest_;
 };

@@ -346,7 +346,7 @@ TEST_F(Architecture, AListOrAnObjectIsADifference) {
   EXPECT_THAT(error, HasSubstr("softmax_type: expected \"vanilla\", found "));
 }
 
-TEST_F(Architecture, ARunMustFitInsideTheWindowOfACheckpoint) {
+TEST_F(Architecture, ARunBeyondTheWindowOfACheckpointMustHaveIt) {
   TrainingState other = test::made_state();
   other.args.set("window_size", window_size_arg(8));
   other.args.set("window_attn_skip_freq", {int64_t{2}});
@@ -369,7 +369,7 @@ TEST_F(Architecture, ARunMustFitInsideTheWindowOfACheckpoint) {
         .message();
   };
   EXPECT_EQ(error_at(8, {}), "");
-  EXPECT_THAT(error_at(9, {}), HasSubstr("seq_length: expected at most 8"));
+  EXPECT_THAT(error_at(9, {}), HasSubstr("window_size: expected None, found 7"));
   EXPECT_EQ(error_at(9, {std::string("(7, 0)")}), "");
   EXPECT_THAT(error_at(4, {std::string("3,0")}), HasSubstr("window_size: expected 3, found 7"));
   TrainingArgs saved = args_;

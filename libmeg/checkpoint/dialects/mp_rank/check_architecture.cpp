@@ -10,6 +10,7 @@
 
 #include "libmeg/checkpoint/dialects/mp_rank/model_arguments.h"
 #include "libmeg/checkpoint/dialects/mp_rank/vocab_size_args.h"
+#include "libmeg/model/gpt_extensions.h"
 
 // Lists every difference, not the first: a wrong shape is most often several wrong flags at once.
 
@@ -41,6 +42,7 @@ class Comparison {
     compare_shapes(*config, checkpoint_.config());
     compare_vocabulary(*config, checkpoint_.config());
     compare_arguments();
+    compare_extensions();
     if (tokenizer_is_known()) compare("tokenizer_type", checkpoint_.arg("tokenizer_type"));
     if (differences_.empty()) return Status();
     return make_error(StatusCode::kInvalidArgument, "{}: {}: args: {}", checkpoint_.folder().folder,
@@ -77,6 +79,7 @@ class Comparison {
     compare_values("untie_embeddings_and_output_weights", run.untie_embeddings_and_output_weights,
                    found.untie_embeddings_and_output_weights);
     compare_windows(run, found);
+    compare_layers(run, found);
   }
 
   /// Inside its window attention sees all tokens: such a run need not say that there is one.
@@ -84,11 +87,23 @@ class Comparison {
     if (!found.attention_window.has_value() || run.attention_window == found.attention_window) {
       return;
     }
+    const int64_t left = *found.attention_window - 1;
     if (run.attention_window.has_value()) {
-      compare_values("window_size", *run.attention_window - 1, *found.attention_window - 1);
-    } else if (const Status fits = found.check_positions("seq_length", run.seq_length);
-               !fits.ok()) {
-      differences_ += (differences_.empty() ? "" : "; ") + fits.message();
+      compare_values("window_size", *run.attention_window - 1, left);
+    } else if (run.seq_length > *found.attention_window) {
+      compare_values("window_size", megatron::FieldValue(), left);
+    }
+  }
+
+  void compare_layers(const model::GptConfig& run, const model::GptConfig& found) {
+    const auto text = [](const std::vector<bool>& layers) {
+      std::string words;
+      for (const bool layer : layers) words += layer ? "1" : "0";
+      return words.empty() ? megatron::FieldValue() : megatron::FieldValue(words);
+    };
+    compare_values("no_rope_freq", text(run.layers_without_rope), text(found.layers_without_rope));
+    if (run.attention_window.has_value() && found.attention_window.has_value()) {
+      compare_values("window_attn_skip_freq", text(run.window_layers), text(found.window_layers));
     }
   }
 
@@ -121,14 +136,20 @@ class Comparison {
     }
   }
 
+  void compare_extensions() {
+    for (const model::ExtensionField& field : model::extension_fields()) {
+      const auto value = [&](const std::optional<megatron::FieldValue>& said) {
+        const bool is_said = said.has_value() && *said != megatron::FieldValue();
+        return is_said ? *said : field.otherwise;
+      };
+      compare_values(field.name, value(run_(field.name)), value(checkpoint_.arg(field.name)));
+    }
+  }
+
   bool has_meaning(std::string_view dest) const {
     // The two forms of GELU are near each other: as in Megatron, a run may continue with the other
     // one (and models with a gate have neither).
     if (dest == "bias_gelu_fusion") return false;
-    // Which layers have the window makes no difference inside it.
-    if (dest == "window_attn_skip_freq" && checkpoint_.config().attention_window.has_value()) {
-      return false;
-    }
     for (const auto& [start, part] : kPartOf) {
       if (!dest.starts_with(start)) continue;
       const megatron::FieldValue found = checkpoint_.arg(part).value_or(megatron::FieldValue());

@@ -28,7 +28,11 @@ SelfAttention::SelfAttention(const model::GptConfig& config, const GptOptions& o
       queries_per_group_(config.num_attention_heads / config.num_query_groups),
       kv_channels_(config.kv_channels),
       rotary_interleaved_(options.rotary_interleaved),
-      recompute_(options.recompute_granularity == model::RecomputeGranularity::kSelective) {
+      recompute_(options.recompute_granularity == model::RecomputeGranularity::kSelective),
+      has_rope_(config.layers_without_rope.empty() ||
+                !config.layers_without_rope[static_cast<size_t>(layer)]),
+      has_local_rope_(options.rotary_base_local.has_value() && config.window_of(layer).has_value()),
+      norms_all_heads_(config.qk_layernorm_across_heads) {
   if (config.qk_layernorm) {
     q_layernorm_.emplace(config, options, store, fmt::format("{}q_layernorm.", kStem), layer);
     k_layernorm_.emplace(config, options, store, fmt::format("{}k_layernorm.", kStem), layer);
@@ -38,7 +42,7 @@ SelfAttention::SelfAttention(const model::GptConfig& config, const GptOptions& o
 at::Tensor SelfAttention::attend(const AttentionHeads& heads, const ForwardContext& context) const {
   if (context.cache != nullptr) {
     return context.cache->attention(layer_, heads.query, heads.key, heads.value,
-                                    core_attention_.softmax_scale());
+                                    core_attention_.scores());
   }
   if (!recompute_ || !context.training) {
     return core_attention_.forward(heads.query, heads.key, heads.value, context);
@@ -49,17 +53,28 @@ at::Tensor SelfAttention::attend(const AttentionHeads& heads, const ForwardConte
   return recompute(core, {heads.query, heads.key, heads.value}, *context.random);
 }
 
+const RotaryTable& SelfAttention::rotary(const ForwardContext& context) const {
+  static const RotaryTable none;
+  if (!has_rope_) return none;
+  return has_local_rope_ ? context.rotary.local : context.rotary.all;
+}
+
+at::Tensor SelfAttention::normalized(const Norm& norm, const at::Tensor& heads) const {
+  if (!norms_all_heads_) return norm.forward(heads);
+  return norm.forward(heads.flatten(2)).view(heads.sizes());
+}
+
 at::Tensor SelfAttention::split_and_attend(const at::Tensor& mixed,
                                            const ForwardContext& context) const {
-  const bool turns_later = q_layernorm_ && context.rotary.cosine.defined();
-  AttentionHeads heads =
-      split_heads(mixed, queries_per_group_, kv_channels_,
-                  q_layernorm_ ? RotaryTable() : context.rotary, rotary_interleaved_);
+  const RotaryTable& table = rotary(context);
+  const bool turns_later = q_layernorm_ && table.cosine.defined();
+  AttentionHeads heads = split_heads(mixed, queries_per_group_, kv_channels_,
+                                     q_layernorm_ ? RotaryTable() : table, rotary_interleaved_);
   if (q_layernorm_) {
-    heads.query = q_layernorm_->forward(heads.query);
-    heads.key = k_layernorm_->forward(heads.key);
+    heads.query = normalized(*q_layernorm_, heads.query);
+    heads.key = normalized(*k_layernorm_, heads.key);
   }
-  if (turns_later) turn_heads(heads, context.rotary, rotary_interleaved_);
+  if (turns_later) turn_heads(heads, table, rotary_interleaved_);
   return attend(heads, context);
 }
 
@@ -68,7 +83,7 @@ at::Tensor SelfAttention::forward(const at::Tensor& hidden_states, const Forward
   const at::Tensor mixed = linear_qkv_.forward(hidden_states);
   // What is recomputed starts from the heads.
   const bool takes_mixed =
-      queries_per_group_ == 1 && !q_layernorm_ && !context.rotary.cosine.defined() && !recompute_;
+      queries_per_group_ == 1 && !q_layernorm_ && !rotary(context).cosine.defined() && !recompute_;
   at::Tensor outputs;
   if (takes_mixed) outputs = core_attention_.forward_mixed(mixed, context);
   if (!outputs.defined()) outputs = split_and_attend(mixed, context);

@@ -30,6 +30,11 @@ class SelfAttention {
   at::Tensor split_and_attend(const at::Tensor& mixed, const ForwardContext& context) const;
   at::Tensor attend(const AttentionHeads& heads, const ForwardContext& context) const;
 
+  /// The table for this layer's queries and keys.
+  const RotaryTable& rotary(const ForwardContext& context) const;
+  /// Heads [b, s, n, hn], each normalized, or all together.
+  at::Tensor normalized(const Norm& norm, const at::Tensor& heads) const;
+
   ColumnParallelLinear linear_qkv_;
   RowParallelLinear linear_proj_;
   std::optional<Norm> q_layernorm_, k_layernorm_;
@@ -39,6 +44,9 @@ class SelfAttention {
   int64_t kv_channels_;
   bool rotary_interleaved_;
   bool recompute_;
+  bool has_rope_;
+  bool has_local_rope_;
+  bool norms_all_heads_;
 };
 
 }  // namespace meg::nn

@@ -88,6 +88,7 @@ bool is_unfused(const GptOptions& options, bool training) {
       options.attention_backend == AttentionBackend::kLocal) {
     return true;
   }
+  if (options.attn_logit_softcapping.has_value()) return true;
   return options.device.is_cpu() && training && options.attention_dropout > 0;
 }
 
@@ -116,7 +117,10 @@ CoreAttention::CoreAttention(const model::GptConfig& config, const GptOptions& o
                              int64_t layer)
     : options_(options),
       kv_channels_(config.kv_channels),
-      softmax_scale_(1 / std::sqrt(static_cast<double>(config.kv_channels))),
+      scores_{.scale = options.softmax_scale.value_or(
+                  1 / std::sqrt(static_cast<double>(config.kv_channels))),
+              .softcap = options.attn_logit_softcapping,
+              .window = config.window_of(layer)},
       layer_scaling_(options.apply_query_key_layer_scaling ? static_cast<double>(layer + 1) : 1) {}
 
 at::Tensor CoreAttention::forward(const at::Tensor& query, const at::Tensor& key,
@@ -134,11 +138,11 @@ at::Tensor CoreAttention::forward_mixed(const at::Tensor& mixed,
   // A mask takes the place of the causal one.
   if (!context.training || is_unfused(options_, /*training=*/true) ||
       !attention_kernels(options_, /*training=*/true).cudnn || context.attention_mask.defined() ||
-      context.document_lengths.defined()) {
+      context.document_lengths.defined() || scores_.hides(mixed.size(1))) {
     return {};
   }
   const FusedCall call(options_, context);
-  return cudnn_attention(mixed, kv_channels_, softmax_scale_, call.dropout());
+  return cudnn_attention(mixed, kv_channels_, scores_.scale, call.dropout());
 }
 
 at::Tensor CoreAttention::unfused(const at::Tensor& query, const at::Tensor& key,
@@ -146,14 +150,19 @@ at::Tensor CoreAttention::unfused(const at::Tensor& query, const at::Tensor& key
   const int64_t heads = query.size(2);
   const at::Tensor queries = by_head(query);
   const at::Tensor keys = by_head(for_each_head(key, heads));
-  at::Tensor scores = scaled_scores(queries, keys, softmax_scale_ / layer_scaling_);
+  at::Tensor scores = scaled_scores(queries, keys, scores_.scale / layer_scaling_);
   scores = scores.view({query.size(0), heads, query.size(1), key.size(1)});
   const bool in_fp32 = options_.attention_softmax_in_fp32 || options_.apply_query_key_layer_scaling;
   if (in_fp32) scores = scores.to(at::kFloat);
   // --apply-query-key-layer-scaling divides by the layer's number before the product is rounded to
   // 16 bits and multiplies afterwards in fp32: the values are the same, fp16 does not overflow.
   if (layer_scaling_ != 1) scores = scores * layer_scaling_;
-  scores = scores.masked_fill(context.attention_mask, kHiddenScore);
+  scores = softcapped(scores_, scores).masked_fill(context.attention_mask, kHiddenScore);
+  if (scores_.hides(query.size(1))) {
+    const at::Tensor visible =
+        visible_keys(scores_, query.size(1), key.size(1), /*before=*/0, query.device());
+    scores = scores.masked_fill(visible.logical_not(), kHiddenScore);
+  }
   at::Tensor probabilities = at::softmax(scores, -1).to(query.scalar_type());
   if (context.training) {
     probabilities = dropout(probabilities, options_.attention_dropout,
@@ -167,7 +176,13 @@ at::Tensor CoreAttention::unfused(const at::Tensor& query, const at::Tensor& key
 at::Tensor CoreAttention::fused(const at::Tensor& query, const at::Tensor& key,
                                 const at::Tensor& value, const ForwardContext& context) const {
   const FusedCall call(options_, context);
-  return fused_heads(query, key, value, context.attention_mask, call.dropout(), softmax_scale_);
+  at::Tensor mask = context.attention_mask;
+  if (scores_.hides(query.size(1))) {
+    const at::Tensor visible =
+        visible_keys(scores_, query.size(1), key.size(1), /*before=*/0, query.device());
+    mask = mask.defined() ? mask.logical_and(visible) : visible;
+  }
+  return fused_heads(query, key, value, mask, call.dropout(), scores_.scale);
 }
 
 at::Tensor CoreAttention::fused_documents(const at::Tensor& query, const at::Tensor& key,
@@ -184,8 +199,13 @@ at::Tensor CoreAttention::fused_documents(const at::Tensor& query, const at::Ten
   std::vector<at::Tensor> outputs;
   outputs.reserve(queries.size());
   for (size_t i = 0; i < queries.size(); ++i) {
+    const int64_t length = queries[i].size(1);
+    at::Tensor mask;
+    if (scores_.hides(length)) {
+      mask = visible_keys(scores_, length, length, /*before=*/0, query.device());
+    }
     outputs.push_back(
-        fused_heads(queries[i], keys[i], values[i], /*mask=*/{}, call.dropout(), softmax_scale_));
+        fused_heads(queries[i], keys[i], values[i], mask, call.dropout(), scores_.scale));
   }
   return at::cat(outputs, 2);
 }

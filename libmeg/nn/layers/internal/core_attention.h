@@ -4,11 +4,12 @@
 
 #include "libmeg/nn/gpt_options.h"
 #include "libmeg/nn/internal/forward_context.h"
+#include "libmeg/nn/operators/attention_scores.h"
 
 namespace meg::nn {
 
 /// Whether attention is computed with a separate softmax instead of LibTorch's fused kernels: by
-/// choice, or because attention dropout on a CPU needs it.
+/// choice, or because attention dropout on a CPU or a softcap of scores needs it.
 bool is_unfused(const GptOptions& options, bool training);
 
 /// Sets what attention reads of the context, from GptInput's attention_mask and document_lengths.
@@ -30,7 +31,7 @@ class CoreAttention {
   /// Returns the result of forward(), or an undefined tensor if heads have to be split first.
   at::Tensor forward_mixed(const at::Tensor& mixed, const ForwardContext& context) const;
 
-  double softmax_scale() const { return softmax_scale_; }
+  const AttentionScores& scores() const { return scores_; }
 
  private:
   at::Tensor unfused(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
@@ -43,7 +44,7 @@ class CoreAttention {
 
   GptOptions options_;
   int64_t kv_channels_;
-  double softmax_scale_;
+  AttentionScores scores_;
   double layer_scaling_;  ///< 1, or the layer's number with query-key layer scaling.
 };
 

@@ -15,6 +15,8 @@ Embedding::Embedding(const GptOptions& options, const ParameterStore& store)
       position_embeddings_(store.find("embedding.position_embeddings.weight")),
       ranks_(store.tensor_parallel()),
       hidden_dropout_(options.hidden_dropout),
+      multiplier_(at::scalar_tensor(options.embedding_multiplier, at::dtype(options.params_dtype))
+                      .item<double>()),
       residual_dtype_(options.residual_dtype()) {}
 
 /// Returns the states before sequences are split: [b, s, h].
@@ -32,6 +34,7 @@ at::Tensor Embedding::forward(const at::Tensor& tokens, const at::Tensor& positi
                               const ForwardContext& context) const {
   context.use_parameters(end_of_parameters_);
   at::Tensor hidden = look_up(tokens, position_ids);
+  if (multiplier_ != 1) hidden = hidden * multiplier_;
   if (ranks_.splits_sequences()) hidden = scatter_to_sequence_parallel_region(hidden, ranks_);
   hidden = hidden.to(residual_dtype_);
   if (!context.training) return hidden;

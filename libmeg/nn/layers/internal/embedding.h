@@ -26,6 +26,7 @@ class Embedding {
   at::Tensor position_embeddings_;  ///< Undefined without learned positions.
   TensorParallel ranks_;
   double hidden_dropout_;
+  double multiplier_;  ///< Of word embeddings, rounded to their type.
   at::ScalarType residual_dtype_;
 };
 

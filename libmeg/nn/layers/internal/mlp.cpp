@@ -27,6 +27,7 @@ Mlp::Mlp(const model::GptConfig& config, const GptOptions& options, const Parame
                   store.tensor_parallel()),
       is_gated_(config.gated_linear_unit),
       quick_geglu_(options.quick_geglu),
+      geglu_(options.geglu),
       squared_relu_(options.squared_relu),
       gelu_(options.gelu),
       is_whole_(store.tensor_parallel().size() == 1) {}
@@ -34,9 +35,9 @@ Mlp::Mlp(const model::GptConfig& config, const GptOptions& options, const Parame
 at::Tensor Mlp::activate(const at::Tensor& hidden_states) const {
   if (is_gated_) {
     const at::Tensor gates_and_ups = linear_fc1_.forward(hidden_states);
-    if (!quick_geglu_) return swiglu(gates_and_ups);
+    if (!quick_geglu_ && !geglu_) return swiglu(gates_and_ups);
     const std::vector<at::Tensor> halves = gates_and_ups.chunk(2, -1);
-    return quick_gelu(halves[0]) * halves[1];
+    return (quick_geglu_ ? quick_gelu(halves[0]) : gelu(halves[0])) * halves[1];
   }
   if (squared_relu_) return at::relu(linear_fc1_.forward(hidden_states)).square();
   // On a CPU the fused kernel halves the time of GELU and its gradient; on a GPU the matrix product
@@ -47,7 +48,11 @@ at::Tensor Mlp::activate(const at::Tensor& hidden_states) const {
   if (suits_gelu_epilogue(hidden_states) && !c10::GradMode::is_enabled()) {
     return gelu_linear(hidden_states, linear_fc1_.weight(), linear_fc1_.bias());
   }
-  return at::gelu(linear_fc1_.forward(hidden_states), gelu_ == GeluForm::kTanh ? "tanh" : "none");
+  return gelu(linear_fc1_.forward(hidden_states));
+}
+
+at::Tensor Mlp::gelu(const at::Tensor& x) const {
+  return at::gelu(x, gelu_ == GeluForm::kTanh ? "tanh" : "none");
 }
 
 bool Mlp::suits_gelu_epilogue(const at::Tensor& hidden_states) const {

@@ -25,6 +25,8 @@ class Mlp {
   bool suits_gelu_epilogue(const at::Tensor& hidden_states) const;
   bool suits_epilogues(const at::Tensor& hidden_states) const;
 
+  at::Tensor gelu(const at::Tensor& x) const;
+
   /// [b, s, h] -> [b, s, ffn]
   at::Tensor activate(const at::Tensor& hidden_states) const;
 
@@ -32,6 +34,7 @@ class Mlp {
   RowParallelLinear linear_fc2_;
   bool is_gated_;
   bool quick_geglu_;
+  bool geglu_;
   bool squared_relu_;
   GeluForm gelu_;
   bool is_whole_;  ///< Not divided over other ranks.

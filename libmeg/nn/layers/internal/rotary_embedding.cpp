@@ -47,4 +47,26 @@ RotaryTable rotary_table(const model::GptConfig& config, const GptOptions& optio
   return {angles.cos().to(options.params_dtype), angles.sin().to(options.params_dtype)};
 }
 
+RotaryTables rotary_tables(const model::GptConfig& config, const GptOptions& options,
+                           int64_t sequence_length) {
+  if (config.position_embedding_type != "rope") return {};
+  RotaryTables tables{.all = rotary_table(config, options, sequence_length), .local = {}};
+  if (!options.rotary_base_local.has_value()) return tables;
+  GptOptions local = options;
+  local.rotary_base = *options.rotary_base_local;
+  local.rotary_seq_len_interpolation_factor = 1;
+  local.use_rope_scaling = false;
+  tables.local = rotary_table(config, local, sequence_length);
+  return tables;
+}
+
+RotaryTables RotaryTables::rows(const at::Tensor& positions) const {
+  const auto chosen = [&](const RotaryTable& table) {
+    if (!table.cosine.defined()) return table;
+    return RotaryTable{table.cosine.index_select(0, positions),
+                       table.sine.index_select(0, positions)};
+  };
+  return {.all = chosen(all), .local = chosen(local)};
+}
+
 }  // namespace meg::nn

@@ -21,4 +21,16 @@ struct RotaryTable {
 RotaryTable rotary_table(const model::GptConfig& config, const GptOptions& options,
                          int64_t sequence_length);
 
+/// The tables of a model: that of most layers, and of layers with rotary_base_local.
+struct RotaryTables {
+  RotaryTable all, local;
+
+  /// Those rows, [n] int64, of both.
+  RotaryTables rows(const at::Tensor& positions) const;
+};
+
+/// Undefined tables if the model has no rotary embedding.
+RotaryTables rotary_tables(const model::GptConfig& config, const GptOptions& options,
+                           int64_t sequence_length);
+
 }  // namespace meg::nn

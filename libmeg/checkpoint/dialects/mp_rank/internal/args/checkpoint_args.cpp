@@ -61,8 +61,10 @@ megatron::FieldValue arg_field(const PickleGraph& graph, PickleId id) {
 
 std::optional<megatron::FieldValue> config_field(const PickleGraph& graph, PickleId id,
                                                  std::string_view name) {
-  // The one tuple among them. Forks have lists where Megatron has a size (num_experts).
-  if (name == "window_size") return arg_field(graph, id);
+  // The lists among them. Forks have lists where Megatron has a size (num_experts).
+  if (name == "window_size" || name == "window_attn_skip_freq" || name == "no_rope_freq") {
+    return arg_field(graph, id);
+  }
   return field_value(graph, id);
 }
 
