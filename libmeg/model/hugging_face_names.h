@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "libmeg/base/result.h"
@@ -12,10 +13,21 @@ namespace meg::model {
 
 /// Families of parameter names in Hugging Face's models.
 enum class HuggingFaceFamily : uint8_t {
-  kGpt2,     ///< transformer.h.N.attn.c_attn ...
-  kLlama,    ///< model.layers.N.self_attn.q_proj ...; Mistral and Qwen too.
-  kMixtral,  ///< Llama's, with MLPs block_sparse_moe.experts.K.w1 ...
-  kQwenMoe,  ///< Llama's, its MLPs mlp.experts.K.gate_proj, mlp.shared_expert.gate_proj ...
+  kGpt2,        ///< transformer.h.N.attn.c_attn ...
+  kGptNeox,     ///< gpt_neox.layers.N.attention.query_key_value ...
+  kFalcon,      ///< transformer.h.N.self_attention.query_key_value, ln_attn, ln_mlp ...
+  kLlama,       ///< model.layers.N.self_attn.q_proj ...; Mistral, Qwen, Granite and more.
+  kStarcoder2,  ///< Llama's, with MLPs mlp.c_fc, mlp.c_proj.
+  kPhi3,        ///< Llama's, with self_attn.qkv_proj and mlp.gate_up_proj.
+  kPostNorm,    ///< Llama's, with post_attention_layernorm and post_feedforward_layernorm of what
+                ///< attention and MLP put out: OLMo 2 and 3, Gemma 2 and 3.
+  kMixtral,     ///< Llama's, with MLPs block_sparse_moe.experts.K.w1 ...
+  kQwenMoe,     ///< Llama's, its MLPs mlp.experts.K.gate_proj, mlp.shared_expert.gate_proj ...
+};
+
+/// A box of the axes of a merged parameter: [offsets[i], offsets[i] + sizes[i]) of axis i.
+struct AxesBox {
+  std::vector<int64_t> offsets, sizes;
 };
 
 /// A tensor of a Hugging Face model, and the elements of a merged parameter that it holds.
@@ -26,16 +38,17 @@ struct HuggingFaceTensor {
   bool is_transposed =
       false;                  ///< The file has [input, output]; what follows is of [output, input].
   std::vector<int64_t> axes;  ///< Sizes of the merged parameter's axes; row-major, it is these.
-  /// The box of these axes that the tensor holds: [offsets[i], offsets[i] + sizes[i]) of axis i.
-  std::vector<int64_t> offsets, sizes;
-  /// Order of the axes in the tensor, outermost first.
-  std::vector<int> memory_order;
+  /// What the tensor holds of these, each box row-major, one after another.
+  std::vector<AxesBox> boxes;
 };
 
 /// The parameters of each layer's shared expert: the MLP that every token passes through in
 /// addition to the chosen experts, and the gate that weights its output. size: its inner size
 /// (moe_shared_expert_intermediate_size, with moe_shared_expert_gate); 0: layers have none.
 std::vector<ModelParameter> shared_expert_parameters(const GptConfig& config, int64_t size);
+
+/// The tensor that is the whole parameter of this canonical name; empty if the family has none.
+std::string hugging_face_name(HuggingFaceFamily family, std::string_view canonical);
 
 /// All tensors of a model without padding rows (config.padded_vocab_size is its vocabulary), in the
 /// order of model_parameters() layer after layer. kUnsupported, with the parameter's name, if the

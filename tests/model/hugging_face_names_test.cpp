@@ -54,28 +54,43 @@ const HuggingFaceTensor& find(const std::vector<HuggingFaceTensor>& tensors,
                        [&](const HuggingFaceTensor& tensor) { return tensor.name == name; });
 }
 
-/// Counts how often tensors hold each element of the merged parameter.
-void count_box(const HuggingFaceTensor& tensor, size_t axis, int64_t at, std::vector<int>* counts) {
+/// Counts how often a box holds each element of the merged parameter.
+void count_box(const HuggingFaceTensor& tensor, const AxesBox& box, size_t axis, int64_t at,
+               std::vector<int>* counts) {
   if (axis == tensor.axes.size()) {
     ++(*counts)[static_cast<size_t>(at)];
     return;
   }
-  for (int64_t i = 0; i < tensor.sizes[axis]; ++i) {
-    count_box(tensor, axis + 1, at * tensor.axes[axis] + tensor.offsets[axis] + i, counts);
+  for (int64_t i = 0; i < box.sizes[axis]; ++i) {
+    count_box(tensor, box, axis + 1, at * tensor.axes[axis] + box.offsets[axis] + i, counts);
   }
 }
 
 TEST(HuggingFaceNames, TensorsHoldEveryElementOfEveryParameterOnce) {
-  for (const auto& [family, config] : {std::pair(HuggingFaceFamily::kLlama, llama_config()),
-                                       std::pair(HuggingFaceFamily::kGpt2, gpt2_config())}) {
+  GptConfig phi3 = llama_config();
+  phi3.add_qkv_bias = phi3.qk_layernorm = false;
+  GptConfig gemma = phi3;
+  gemma.post_layernorm = true;
+  GptConfig neox = gpt2_config();
+  neox.position_embedding_type = "rope";
+  neox.untie_embeddings_and_output_weights = true;
+  for (const auto& [family, config] :
+       {std::pair(HuggingFaceFamily::kLlama, llama_config()),
+        std::pair(HuggingFaceFamily::kGpt2, gpt2_config()),
+        std::pair(HuggingFaceFamily::kPhi3, phi3), std::pair(HuggingFaceFamily::kPostNorm, gemma),
+        std::pair(HuggingFaceFamily::kStarcoder2, neox),
+        std::pair(HuggingFaceFamily::kGptNeox, neox),
+        std::pair(HuggingFaceFamily::kFalcon, neox)}) {
     const auto tensors = hugging_face_tensors(family, config);
     ASSERT_TRUE(tensors.has_value()) << tensors.error().message();
     std::map<std::string, std::vector<int>> counts;
     for (const HuggingFaceTensor& tensor : *tensors) {
-      EXPECT_EQ(product(tensor.shape), product(tensor.sizes)) << tensor.name;
+      int64_t elements = 0;
+      for (const AxesBox& box : tensor.boxes) elements += product(box.sizes);
+      EXPECT_EQ(product(tensor.shape), elements) << tensor.name;
       auto& of = counts[tensor.parameter];
       of.resize(static_cast<size_t>(product(tensor.axes)));
-      count_box(tensor, 0, 0, &of);
+      for (const AxesBox& box : tensor.boxes) count_box(tensor, box, 0, 0, &of);
     }
     const auto parameters = model_parameters(config);
     size_t expected = 0;
@@ -99,14 +114,14 @@ TEST(HuggingFaceNames, LlamaHasPartsOfGroupsAndHalvesOfGates) {
   EXPECT_EQ(query.parameter, "decoder.layers.1.self_attention.linear_qkv.weight");
   EXPECT_THAT(query.shape, ElementsAre(24, 12));
   EXPECT_THAT(query.axes, ElementsAre(2, 5, 4, 12));
-  EXPECT_THAT(query.sizes, ElementsAre(2, 3, 4, 12));
+  EXPECT_THAT(query.boxes[0].sizes, ElementsAre(2, 3, 4, 12));
   const HuggingFaceTensor& value = find(*tensors, "model.layers.0.self_attn.v_proj.bias");
   EXPECT_THAT(value.shape, ElementsAre(8));
-  EXPECT_THAT(value.offsets, ElementsAre(0, 4, 0));
-  EXPECT_THAT(value.sizes, ElementsAre(2, 1, 4));
+  EXPECT_THAT(value.boxes[0].offsets, ElementsAre(0, 4, 0));
+  EXPECT_THAT(value.boxes[0].sizes, ElementsAre(2, 1, 4));
   const HuggingFaceTensor& up = find(*tensors, "model.layers.0.mlp.up_proj.weight");
   EXPECT_THAT(up.shape, ElementsAre(10, 12));
-  EXPECT_THAT(up.offsets, ElementsAre(1, 0, 0));
+  EXPECT_THAT(up.boxes[0].offsets, ElementsAre(1, 0, 0));
   EXPECT_THAT(find(*tensors, "model.layers.0.self_attn.q_norm.weight").shape, ElementsAre(4));
   EXPECT_EQ(tensors->front().name, "model.embed_tokens.weight");
   EXPECT_EQ(tensors->back().name, "lm_head.weight");
@@ -119,10 +134,12 @@ TEST(HuggingFaceNames, Gpt2StacksQueriesKeysAndValuesAndTransposesMatrices) {
   EXPECT_TRUE(attention.is_transposed);
   EXPECT_THAT(attention.shape, ElementsAre(12, 36));
   EXPECT_THAT(attention.axes, ElementsAre(3, 3, 4, 12));
-  EXPECT_THAT(attention.memory_order, ElementsAre(1, 0, 2, 3));
+  ASSERT_EQ(attention.boxes.size(), 3);
+  EXPECT_THAT(attention.boxes[1].offsets, ElementsAre(0, 1, 0, 0));
+  EXPECT_THAT(attention.boxes[1].sizes, ElementsAre(3, 1, 4, 12));
   const HuggingFaceTensor& bias = find(*tensors, "transformer.h.1.attn.c_attn.bias");
   EXPECT_FALSE(bias.is_transposed);
-  EXPECT_THAT(bias.memory_order, ElementsAre(1, 0, 2));
+  EXPECT_EQ(bias.boxes.size(), 3);
   EXPECT_THAT(find(*tensors, "transformer.h.0.mlp.c_fc.weight").shape, ElementsAre(12, 48));
   EXPECT_FALSE(find(*tensors, "transformer.wte.weight").is_transposed);
 }

@@ -53,6 +53,8 @@ bool is_written_of_experts(std::string_view name) {
   return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
 }
 
+bool is_norm_weight(std::string_view parameter) { return parameter.ends_with("norm.weight"); }
+
 /// Refuses args of the model that correspond to no key of config.json, unless they have their
 /// default.
 Status check_args(const MegatronCheckpoint& checkpoint) {
@@ -95,6 +97,7 @@ class ExportPlanner {
                          write_huggingface_config(model_, args, dtype, kept));
     plan_.config_json = config.json;
     plan_.class_name = config.architecture.class_name;
+    adds_one_to_norms_ = config.adds_one_to_norms;
     MEG_ASSIGN_OR_RETURN(
         const std::vector<model::HuggingFaceTensor> tensors,
         model::hugging_face_tensors(config.architecture.family, model_, shared_expert_size(args)));
@@ -191,7 +194,11 @@ class ExportPlanner {
                           checkpoint_.folder().folder, tensor.parameter, dtype_name(dtype));
       }
       MEG_ASSIGN_OR_RETURN(const Source merged, merged_weight(*found->second));
-      copies.push_back({.source = source_of(tensor, merged), .target_dtype = dtype});
+      Source source = source_of(tensor, merged);
+      if (adds_one_to_norms_ && is_norm_weight(tensor.parameter)) {
+        source = converted(std::move(source), dtype, /*added=*/1);
+      }
+      copies.push_back({.source = std::move(source), .target_dtype = dtype});
       described.push_back({.name = tensor.name, .dtype = dtype, .shape = tensor.shape});
       plan_.parameter_count += copies.back().source->elements();
     }
@@ -264,6 +271,7 @@ class ExportPlanner {
   const ExportOptions& options_;
   model::GptConfig model_;  ///< As it is written: its vocabulary without padding.
   std::map<std::string, const LogicalParameter*> parameters_;
+  bool adds_one_to_norms_ = false;
   ExportPlan plan_;
 };
 

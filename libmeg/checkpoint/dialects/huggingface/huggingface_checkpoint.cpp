@@ -25,12 +25,13 @@ namespace {
 
 constexpr size_t kMaxConfigBytes = size_t{1} << 20;
 constexpr std::string_view kGpt2Prefix = "transformer.";
-constexpr std::string_view kHead = "lm_head.weight";
+constexpr std::string_view kOutput = "output_layer.weight";
 
 /// Tensors in old files that every reader recomputes: masks and rotary tables.
 bool is_derived(std::string_view name) {
-  return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") ||
-         name.ends_with(".rotary_emb.inv_freq");
+  constexpr std::string_view kEndings[] = {".attn.bias", ".attn.masked_bias", ".attention.bias",
+                                           ".attention.masked_bias", ".rotary_emb.inv_freq"};
+  return std::ranges::any_of(kEndings, [&](auto ending) { return name.ends_with(ending); });
 }
 
 Result<HuggingFaceConfig> read_config(const std::string& folder) {
@@ -96,6 +97,11 @@ class CheckpointOpener {
     return Status();
   }
 
+  /// The tensor of a parameter that is one in every family.
+  std::string name_of(std::string_view canonical) const {
+    return model::hugging_face_name(made_.config.architecture.family, canonical);
+  }
+
   void count_bytes() {
     std::set<std::string> files;
     for (const auto& [name, weight] : weights_) files.insert(weight.file);
@@ -114,7 +120,7 @@ class CheckpointOpener {
     }
     HuggingFaceWeights renamed;
     for (auto& [name, weight] : weights_) {
-      const std::string full = name == kHead ? name : std::string(kGpt2Prefix) + name;
+      const std::string full = name == name_of(kOutput) ? name : std::string(kGpt2Prefix) + name;
       renamed.emplace(full, std::move(weight));
     }
     weights_ = std::move(renamed);
@@ -122,11 +128,9 @@ class CheckpointOpener {
 
   /// A tied head is the embedding, whether the files hold it or not.
   Status check_tied_head() {
-    const auto head = weights_.find(kHead);
+    const auto head = weights_.find(name_of(kOutput));
     if (made_.model.untie_embeddings_and_output_weights || head == weights_.end()) return Status();
-    const bool is_gpt2 = made_.config.architecture.family == model::HuggingFaceFamily::kGpt2;
-    const auto table =
-        weights_.find(is_gpt2 ? "transformer.wte.weight" : "model.embed_tokens.weight");
+    const auto table = weights_.find(name_of("embedding.word_embeddings.weight"));
     if (table == weights_.end()) return Status();
     MEG_ASSIGN_OR_RETURN(const bool is_same,
                          same_bytes(*head->second.source, *table->second.source));
@@ -134,7 +138,7 @@ class CheckpointOpener {
       return make_error(
           StatusCode::kCorruption,
           "{}: {}: expected the embedding's values, because of tie_word_embeddings, found others",
-          head->second.file, kHead);
+          head->second.file, head->first);
     }
     weights_.erase(head);
     return Status();

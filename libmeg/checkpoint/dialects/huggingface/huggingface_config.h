@@ -17,7 +17,7 @@
 namespace meg::checkpoint {
 
 /// A set of architectures, one bit each.
-using ArchitectureSet = uint8_t;
+using ArchitectureSet = uint32_t;
 
 /// A class of transformers' that is a GPT model of Megatron's.
 struct HuggingFaceArchitecture {
@@ -62,6 +62,8 @@ Result<KeptKeys> kept_keys(std::string_view json, const std::string& name);
 struct HuggingFaceConfigText {
   HuggingFaceArchitecture architecture;
   std::string json;
+  /// Whether the model's norms store their weights minus 1, and the architecture's do not.
+  bool adds_one_to_norms = false;
 };
 
 /// The text of a config.json, in both spellings, for a model of this shape; args: Megatron's, for

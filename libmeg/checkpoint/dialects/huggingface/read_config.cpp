@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 
 #include "libmeg/checkpoint/container/json/json_object.h"
@@ -66,7 +67,13 @@ class ConfigReader {
     }
     read_dtype();
     MEG_RETURN_IF_ERROR(read_tied());
-    MEG_RETURN_IF_ERROR(is_mine(kGpt2) ? read_gpt2() : read_rotary());
+    keys_ = keys_of(config_.architecture.bit);
+    MEG_RETURN_IF_ERROR(read_flags());
+    MEG_RETURN_IF_ERROR(read_activation());
+    MEG_RETURN_IF_ERROR(read_dropouts());
+    MEG_RETURN_IF_ERROR(read_scales());
+    MEG_RETURN_IF_ERROR(read_layers_without_rope());
+    if (!is_mine(kGpt2)) MEG_RETURN_IF_ERROR(read_rotary());
     MEG_RETURN_IF_ERROR(read_windows());
     if (is_mine(kExpertArchitectures)) MEG_RETURN_IF_ERROR(read_experts());
     note_other_keys();
@@ -110,7 +117,11 @@ class ConfigReader {
   Status read_row(const ConfigRow& row);
   void read_dtype();
   Status read_tied();
-  Status read_gpt2();
+  Status read_flags();
+  Status read_activation();
+  Status read_dropouts();
+  Status read_scales();
+  Status read_layers_without_rope();
   Status read_rotary();
   Status read_windows();
   Status read_experts();
@@ -119,6 +130,8 @@ class ConfigReader {
   const object& root_;
   const std::string& name_;
   HuggingFaceConfig config_;
+  ArchitectureKeys keys_;
+  std::vector<bool> without_rope_;  ///< Layers whose queries and keys are not rotated.
   std::vector<std::string_view> read_keys_;
 };
 
@@ -153,7 +166,18 @@ Status ConfigReader::check_fixed_keys() {
     if (!is_mine(fixed.architectures)) continue;
     MEG_ASSIGN_OR_RETURN(const std::optional<element> found,
                          find_or_default(fixed.key, megatron::field_text(fixed.value)));
-    if (!found.has_value() || found->is_null()) continue;
+    if (!found.has_value()) {
+      const megatron::FieldValue otherwise = default_value(fixed.key);
+      const bool is_other =
+          otherwise != megatron::FieldValue() && !megatron::same_field(otherwise, fixed.value);
+      if (is_other) {
+        return make_error(StatusCode::kUnsupported,
+                          "{}: {}: expected {}, found none, which means {}", name_, fixed.key,
+                          megatron::field_text(fixed.value), megatron::field_text(otherwise));
+      }
+      continue;
+    }
+    if (found->is_null()) continue;
     // Written empty by old revisions, or where no layer differs.
     const bool takes_empty = fixed.key == "pruned_heads" || fixed.key == "per_layer_config";
     if (takes_empty && is_empty(*found)) continue;
@@ -251,40 +275,137 @@ Status ConfigReader::read_tied() {
   return Status();
 }
 
-/// GPT-2's activation and dropouts. Megatron's fusion has the tanh form of GELU.
-Status ConfigReader::read_gpt2() {
-  const std::optional<element> activation = find("activation_function");
-  const megatron::FieldValue otherwise = default_value("activation_function");
+Status ConfigReader::read_flags() {
+  if (!keys_.bias.empty()) {
+    bool has_biases = false;
+    MEG_RETURN_IF_ERROR(read_flag(keys_.bias, &has_biases));
+    set("add_bias_linear", has_biases);
+  }
+  if (!is_mine(kGptNeox)) return Status();
+  bool is_parallel = false;
+  MEG_RETURN_IF_ERROR(read_flag("use_parallel_residual", &is_parallel));
+  set("parallel_residual", is_parallel);
+  return Status();
+}
+
+/// GELU in its two forms. Megatron's fusion with the bias has that by tanh.
+Status ConfigReader::read_activation() {
+  if (keys_.activation.empty()) return Status();
+  const std::optional<element> activation = find(keys_.activation);
+  const megatron::FieldValue otherwise = default_value(keys_.activation);
   std::string_view name = std::get<std::string>(otherwise);
   if (activation.has_value() && activation->get(name) != simdjson::SUCCESS) name = {};
-  const bool is_tanh = name == "gelu_new" || name == "gelu_pytorch_tanh";
-  if (!is_tanh && name != "gelu") {
-    return unsupported("activation_function", "gelu_new, gelu_pytorch_tanh or gelu", *activation);
+  // The first Gemma's configs say gelu and mean the other form, which their class takes.
+  const bool is_tanh = name == "gelu_new" || name == "gelu_pytorch_tanh" || name == "gelu_fast" ||
+                       (name == "gelu" && is_mine(kGemma));
+  if (!is_tanh && (name != "gelu" || is_mine(kGemmas))) {
+    return unsupported(
+        keys_.activation,
+        is_mine(kGemmas) ? "gelu_pytorch_tanh" : "gelu_new, gelu_pytorch_tanh or gelu",
+        *activation);
   }
   set("bias_gelu_fusion", is_tanh);
-  MEG_ASSIGN_OR_RETURN(const std::optional<element> embedding,
-                       find_or_default("embd_pdrop", "a number"));
-  const megatron::FieldValue dropout = embedding.has_value()
-                                           ? field_of(*embedding).value_or(megatron::FieldValue())
-                                           : default_value("embd_pdrop");
-  const megatron::FieldValue hidden = *config_.field("hidden_dropout");
-  if (!megatron::same_field(dropout, hidden)) {
-    config_.notes.push_back(fmt::format(
-        "{}: embd_pdrop {} is not kept: Megatron has one hidden_dropout, {} as in resid_pdrop",
-        name_, megatron::field_text(dropout), megatron::field_text(hidden)));
+  // Without biases there is no such fusion.
+  if (is_tanh && *config_.field("add_bias_linear") == megatron::FieldValue(false)) {
+    set("openai_gelu", true);
   }
   return Status();
 }
 
+Status ConfigReader::read_dropouts() {
+  if (keys_.dropout.empty()) set("hidden_dropout", 0.0);
+  if (keys_.embedding_dropout.empty()) return Status();
+  MEG_ASSIGN_OR_RETURN(const std::optional<element> embedding,
+                       find_or_default(keys_.embedding_dropout, "a number"));
+  const megatron::FieldValue dropout = embedding.has_value()
+                                           ? field_of(*embedding).value_or(megatron::FieldValue())
+                                           : default_value(keys_.embedding_dropout);
+  const megatron::FieldValue hidden = *config_.field("hidden_dropout");
+  if (!megatron::same_field(dropout, hidden)) {
+    config_.notes.push_back(
+        fmt::format("{}: {} {} is not kept: Megatron has one hidden_dropout, {} as in {}", name_,
+                    keys_.embedding_dropout, megatron::field_text(dropout),
+                    megatron::field_text(hidden), keys_.dropout));
+  }
+  return Status();
+}
+
+/// Gemma's factors of embeddings and attention scores.
+Status ConfigReader::read_scales() {
+  if (!is_mine(kGemmas)) return Status();
+  const auto hidden_size = std::get<int64_t>(*config_.field("hidden_size"));
+  set("embedding_multiplier", std::sqrt(static_cast<double>(hidden_size)));
+  if (is_mine(kGemma)) return Status();
+  constexpr std::string_view kKey = "query_pre_attn_scalar";
+  int64_t scalar = std::get<int64_t>(default_value(kKey));
+  const std::optional<element> found = find(kKey);
+  if (found.has_value() && (found->get(scalar) != simdjson::SUCCESS || scalar < 1)) {
+    return unsupported(kKey, "an integer above 0", *found);
+  }
+  set("softmax_scale", 1 / std::sqrt(static_cast<double>(scalar)));
+  return Status();
+}
+
+/// SmolLM3's list, 0 where a layer has no rotary embedding, or every so many layers one.
+Status ConfigReader::read_layers_without_rope() {
+  if (!is_mine(kSmolLm3)) return Status();
+  const auto num_layers = std::get<int64_t>(*config_.field("num_layers"));
+  const std::optional<element> list = find("no_rope_layers");
+  const std::optional<element> interval = find("no_rope_layer_interval");
+  if (list.has_value() && !list->is_null()) {
+    simdjson::dom::array values;
+    if (list->get(values) == simdjson::SUCCESS) {
+      for (const element value : values) {
+        int64_t has_rope = -1;
+        if (value.get(has_rope) != simdjson::SUCCESS || (has_rope != 0 && has_rope != 1)) {
+          return unsupported("no_rope_layers", "0 or 1 for each layer", *list);
+        }
+        without_rope_.push_back(has_rope == 0);
+      }
+    }
+    if (std::ssize(without_rope_) != num_layers) {
+      return unsupported("no_rope_layers", fmt::format("a list of {} layers", num_layers), *list);
+    }
+  } else {
+    int64_t step = std::get<int64_t>(default_value("no_rope_layer_interval"));
+    if (interval.has_value() && (interval->get(step) != simdjson::SUCCESS || step < 1)) {
+      return unsupported("no_rope_layer_interval", "a number of layers", *interval);
+    }
+    for (int64_t i = 1; i <= num_layers; ++i) without_rope_.push_back(i % step == 0);
+  }
+  if (std::ranges::find(without_rope_, true) == without_rope_.end()) return Status();
+  std::vector<std::string> words;
+  for (const bool is_without : without_rope_) words.emplace_back(is_without ? "1" : "0");
+  set("no_rope_freq", words);
+  return Status();
+}
+
 Status ConfigReader::read_rotary() {
-  set("hidden_dropout", 0.0);
-  const RotaryKeys keys = {.theta = find("rope_theta"),
-                           .scaling = find("rope_scaling"),
-                           .parameters = find("rope_parameters"),
-                           .context = find("original_max_position_embeddings"),
-                           .default_theta = std::get<double>(default_value("rope_theta"))};
+  const auto number_or = [this](std::string_view key) -> std::optional<double> {
+    const megatron::FieldValue value = default_value(key);
+    const auto* number = std::get_if<double>(&value);
+    return number == nullptr ? std::nullopt : std::optional(*number);
+  };
+  const RotaryKeys keys = {
+      .base_key = keys_.rotary_base,
+      .base = find(keys_.rotary_base),
+      .share_key = keys_.rotary_share,
+      .share = keys_.rotary_share.empty() ? std::nullopt : find(keys_.rotary_share),
+      .local_base = is_mine(kGemma3) ? find("rope_local_base_freq") : std::nullopt,
+      .scaling = find("rope_scaling"),
+      .parameters = find("rope_parameters"),
+      .context = find("original_max_position_embeddings"),
+      .default_base = *number_or(keys_.rotary_base),
+      .default_share = number_or(keys_.rotary_share).value_or(1),
+      .default_local_base =
+          number_or(is_mine(kGemma3) ? "rope_local_base_freq" : keys_.rotary_base).value_or(0),
+      .is_layered = is_mine(kLayeredRotary)};
   const auto positions = std::get<int64_t>(*config_.field("max_position_embeddings"));
   MEG_ASSIGN_OR_RETURN(const RotaryScaling found, read_rotary_scaling(keys, positions, name_));
+  if (is_mine(kPhi3) && !found.is_plain()) {
+    return make_error(StatusCode::kUnsupported, "{}: rope_scaling: expected rope_type default",
+                      name_);
+  }
   found.add_fields(&config_.fields);
   return Status();
 }
@@ -321,6 +442,15 @@ Status ConfigReader::read_windows() {
       return unsupported("max_window_layers", "a number of layers", *first);
     }
   }
+  if (is_mine(kGemma3)) {
+    const std::optional<element> pattern = find("sliding_window_pattern");
+    keys.full_every = std::get<int64_t>(default_value("sliding_window_pattern"));
+    if (pattern.has_value() &&
+        (pattern->get(keys.full_every) != simdjson::SUCCESS || keys.full_every < 1)) {
+      return unsupported("sliding_window_pattern", "a number of layers", *pattern);
+    }
+  }
+  keys.without_rope = without_rope_;
   keys.num_layers = std::get<int64_t>(*config_.field("num_layers"));
   keys.positions = std::get<int64_t>(*config_.field("max_position_embeddings"));
   MEG_ASSIGN_OR_RETURN(const std::optional<AttentionWindow> found,

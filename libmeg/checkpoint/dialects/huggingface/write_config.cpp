@@ -18,6 +18,7 @@
 #include "libmeg/checkpoint/dialects/huggingface/internal/config_rows.h"
 #include "libmeg/checkpoint/dialects/huggingface/internal/rotary_scaling.h"
 #include "libmeg/megatron/argument_values.h"
+#include "libmeg/model/gpt_extensions.h"
 
 namespace meg::checkpoint {
 namespace {
@@ -84,7 +85,9 @@ class ConfigWriter {
     for (const ConfigRow& row : config_rows()) {
       if (is_mine(row.architectures)) MEG_RETURN_IF_ERROR(add_row(row));
     }
-    MEG_RETURN_IF_ERROR(is_mine(kGpt2) ? add_gpt2() : add_rotary());
+    keys_ = keys_of(architecture_.bit);
+    MEG_RETURN_IF_ERROR(add_family_keys());
+    if (!is_mine(kGpt2)) MEG_RETURN_IF_ERROR(add_rotary());
     if (is_mine(kExpertArchitectures)) MEG_RETURN_IF_ERROR(add_experts());
     add("tie_word_embeddings", !config_.untie_embeddings_and_output_weights);
     add("model_type", std::string(architecture_.model_type));
@@ -94,7 +97,10 @@ class ConfigWriter {
     for (const char* key : {"dtype", "torch_dtype"}) add(key, std::string(dtype_name(dtype)));
     members_.merge(window_keys(architecture_.bit, window_, config_.num_layers));
     for (const auto& [key, value] : kept) members_.emplace(key, value);
-    return HuggingFaceConfigText{architecture_, object_json(members_, "") + "\n"};
+    return HuggingFaceConfigText{
+        .architecture = architecture_,
+        .json = object_json(members_, "") + "\n",
+        .adds_one_to_norms = has_zero_centered_norms() && !is_mine(kGemmas)};
   }
 
  private:
@@ -104,12 +110,40 @@ class ConfigWriter {
     members_[std::string(key)] = std::visit(ValueJson(), value);
   }
 
+  bool is_on(std::string_view name, bool otherwise) const {
+    return megatron::same_field(args_(name).value_or(otherwise), true);
+  }
+
+  /// --apply-layernorm-1p, by either of its names.
+  bool has_zero_centered_norms() const {
+    return is_on("apply_layernorm_1p", false) || is_on("layernorm_zero_centered_gamma", false);
+  }
+
+  /// GELU by tanh instead of erf; the fusion with the bias has that one.
+  bool is_gelu_by_tanh() const {
+    return (config_.add_bias_linear && is_on("bias_gelu_fusion", true)) ||
+           is_on("openai_gelu", false);
+  }
+
+  /// The factor of scores whose reciprocal square is Gemma's query_pre_attn_scalar.
+  double softmax_scale() const {
+    const megatron::FieldValue scale = field("softmax_scale");
+    const auto* number = std::get_if<double>(&scale);
+    return number != nullptr ? *number : 1 / std::sqrt(static_cast<double>(config_.kv_channels));
+  }
+
+  int64_t query_pre_attn_scalar() const {
+    return std::llround(std::min(1 / (softmax_scale() * softmax_scale()), 1e15));
+  }
+
   /// A field by Megatron's name: of the config where it holds it, else of args.
   megatron::FieldValue field(std::string_view name) const;
   std::vector<std::string> differences(const HuggingFaceArchitecture& architecture) const;
   Result<HuggingFaceArchitecture> choose_architecture(std::string_view preferred) const;
   Status add_row(const ConfigRow& row);
-  Status add_gpt2();
+  void add_differences_of_numbers(const HuggingFaceArchitecture& architecture,
+                                  std::vector<std::string>* all) const;
+  Status add_family_keys();
   Status add_rotary();
   Status add_experts();
 
@@ -117,6 +151,7 @@ class ConfigWriter {
   const megatron::FieldLookup& args_;
   std::optional<AttentionWindow> window_;
   HuggingFaceArchitecture architecture_{};
+  ArchitectureKeys keys_;
   Members members_;
 };
 
@@ -139,7 +174,12 @@ megatron::FieldValue ConfigWriter::field(std::string_view name) const {
       {"gated_linear_unit", config_.gated_linear_unit && !config_.swiglu},
       {"add_bias_linear", config_.add_bias_linear},
       {"add_qkv_bias", config_.add_qkv_bias && !config_.add_bias_linear},
-      {"qk_layernorm", config_.qk_layernorm}};
+      {"qk_layernorm", config_.qk_layernorm},
+      {"qk_layernorm_across_heads", config_.qk_layernorm_across_heads},
+      {"pre_layernorm", config_.pre_layernorm},
+      {"post_layernorm", config_.post_layernorm},
+      {"apply_layernorm_1p", has_zero_centered_norms()},
+      {"layernorm_zero_centered_gamma", has_zero_centered_norms()}};
   for (const auto& [held_name, value] : held) {
     if (held_name == name) return value;
   }
@@ -147,6 +187,10 @@ megatron::FieldValue ConfigWriter::field(std::string_view name) const {
   // Before core it had another name.
   if (name == "norm_epsilon" && found == megatron::FieldValue()) {
     return args_("layernorm_epsilon").value_or(1e-5);
+  }
+  if (found != megatron::FieldValue()) return found;
+  for (const model::ExtensionField& field : model::extension_fields()) {
+    if (field.name == name) return field.otherwise;
   }
   return found;
 }
@@ -157,6 +201,10 @@ std::vector<std::string> ConfigWriter::differences(
   std::vector<std::string> all;
   for (const DecidedField& decided : decided_fields()) {
     if (!is_decided_for(decided, architecture.bit)) continue;
+    // Norms are written as others store them, if they are to be.
+    const bool is_zero_centered =
+        decided.field == "apply_layernorm_1p" || decided.field == "layernorm_zero_centered_gamma";
+    if (is_zero_centered && (architecture.bit & kGemmas) == 0) continue;
     const bool has_value = (decided.architectures & architecture.bit) != 0;
     const megatron::FieldValue& expected = has_value ? decided.value : decided.otherwise;
     megatron::FieldValue found = field(decided.field);
@@ -173,6 +221,7 @@ std::vector<std::string> ConfigWriter::differences(
         "{}: expected None for {}, found {}", is_uniform ? "window_size" : "window_attn_skip_freq",
         architecture.class_name, is_uniform ? "a window" : "a window in some layers"));
   }
+  add_differences_of_numbers(architecture, &all);
   const megatron::FieldValue experts = field("num_experts");
   const bool has_experts = (architecture.bit & kExpertArchitectures) != 0;
   if (has_experts != (experts != megatron::FieldValue())) {
@@ -181,6 +230,42 @@ std::vector<std::string> ConfigWriter::differences(
                               megatron::field_text(experts)));
   }
   return all;
+}
+
+/// What follows from sizes, or is limited by the class's own rules.
+void ConfigWriter::add_differences_of_numbers(const HuggingFaceArchitecture& architecture,
+                                              std::vector<std::string>* all) const {
+  const ArchitectureSet bit = architecture.bit;
+  const auto expect = [&](std::string_view name, const megatron::FieldValue& expected,
+                          const megatron::FieldValue& found) {
+    if (megatron::same_field(expected, found)) return;
+    all->push_back(fmt::format("{}: expected {} for {}, found {}", name,
+                               megatron::field_text(expected), architecture.class_name,
+                               megatron::field_text(found)));
+  };
+  const int64_t heads = config_.num_attention_heads;
+  if ((bit & (kGpt2 | kGptNeox)) != 0) expect("num_query_groups", heads, config_.num_query_groups);
+  if ((bit & kDerivedHeadSize) != 0) {
+    expect("kv_channels", config_.hidden_size / heads, config_.kv_channels);
+  }
+  if ((bit & (kDerivedHeadSize | kGemma2 | kGemma3)) != 0 && config_.hidden_size % heads != 0) {
+    expect("hidden_size", config_.hidden_size / heads * heads, config_.hidden_size);
+  }
+  if (bit == kPhi3) {
+    expect("use_rope_scaling", false, field("use_rope_scaling"));
+    const megatron::FieldValue factor = field("rotary_seq_len_interpolation_factor");
+    if (factor != megatron::FieldValue()) {
+      expect("rotary_seq_len_interpolation_factor", int64_t{1}, factor);
+    }
+  }
+  if ((bit & kGemmas) == 0) return;
+  if (!is_gelu_by_tanh()) expect("openai_gelu", true, false);
+  expect("embedding_multiplier", std::sqrt(static_cast<double>(config_.hidden_size)),
+         field("embedding_multiplier"));
+  const double scale = 1 / std::sqrt(static_cast<double>(query_pre_attn_scalar()));
+  if (bit != kGemma && !(std::abs(scale - softmax_scale()) <= 1e-12 * scale)) {
+    expect("softmax_scale", scale, softmax_scale());
+  }
 }
 
 /// preferred: the JSON text of the model_type to take if several classes compute this model. The
@@ -207,6 +292,12 @@ Status ConfigWriter::add_row(const ConfigRow& row) {
   if (is_real && value == megatron::FieldValue()) {
     value = default_args().field(row.field).value_or(megatron::FieldValue());
   }
+  if (row.field == "softmax_scale") value = softmax_scale();
+  const KeyDefault* key = default_of(architecture_.bit, row.key);
+  if (is_real && value == megatron::FieldValue() && key != nullptr && key->takes_null) {
+    add(row.key, value);
+    return Status();
+  }
   // A list of one number, as newer revisions have of --moe-aux-loss-coeff.
   if (const auto* words = std::get_if<std::vector<std::string>>(&value);
       is_real && words != nullptr && words->size() == 1) {
@@ -231,23 +322,28 @@ Status ConfigWriter::add_row(const ConfigRow& row) {
   return Status();
 }
 
-/// GPT-2 has one head size and no query groups; its GELU is that of Megatron's fusion.
-Status ConfigWriter::add_gpt2() {
-  const int64_t heads = config_.num_attention_heads;
-  if (config_.num_query_groups != heads || config_.kv_channels * heads != config_.hidden_size) {
-    return make_error(StatusCode::kUnsupported,
-                      "Hugging Face: args: num_query_groups, kv_channels: expected {} and {} for "
-                      "GPT2LMHeadModel, found {} and {}",
-                      heads, config_.hidden_size / heads, config_.num_query_groups,
-                      config_.kv_channels);
+/// The keys that a few classes have.
+Status ConfigWriter::add_family_keys() {
+  if (!keys_.activation.empty()) {
+    const std::string by_tanh = is_mine(kGpt2) ? "gelu_new" : "gelu_pytorch_tanh";
+    add(keys_.activation, is_gelu_by_tanh() ? by_tanh : "gelu");
   }
-  const auto is_on = [&](std::string_view name, bool otherwise) {
-    return megatron::same_field(args_(name).value_or(otherwise), true);
-  };
-  const bool is_tanh = is_on("bias_gelu_fusion", true) || is_on("openai_gelu", false);
-  add("activation_function", std::string(is_tanh ? "gelu_new" : "gelu"));
+  if (!keys_.bias.empty()) add(keys_.bias, config_.add_bias_linear);
   // Megatron has one hidden_dropout for both.
-  members_["embd_pdrop"] = members_["resid_pdrop"];
+  if (!keys_.embedding_dropout.empty()) {
+    members_[std::string(keys_.embedding_dropout)] = members_[std::string(keys_.dropout)];
+  }
+  if (is_mine(kGptNeox)) add("use_parallel_residual", is_on("parallel_residual", false));
+  if (is_mine(kGemma2 | kGemma3)) add("query_pre_attn_scalar", query_pre_attn_scalar());
+  if (!is_mine(kSmolLm3)) return Status();
+  MEG_ASSIGN_OR_RETURN(std::vector<bool> layers,
+                       model::layers_without_rope(args_, config_.num_layers));
+  layers.resize(static_cast<size_t>(config_.num_layers), false);
+  std::string list;
+  for (const bool is_without : layers) {
+    list += fmt::format("{}{}", list.empty() ? "" : ", ", is_without ? 0 : 1);
+  }
+  members_["no_rope_layers"] = "[" + list + "]";
   return Status();
 }
 
@@ -255,10 +351,27 @@ Status ConfigWriter::add_rotary() {
   Result<RotaryScaling> scaling = RotaryScaling::from_fields(args_);
   if (!scaling.has_value()) return scaling.error().with_prefix("Hugging Face: args");
   Members parameters = scaling->parameters();
-  members_["rope_parameters"] = object_json(parameters, "  ");
+  const std::string whole = object_json(parameters, "  ");
+  members_["rope_parameters"] = whole;
+  if (is_mine(kLayeredRotary)) {
+    RotaryScaling local = *scaling;
+    if (scaling->local_base.has_value()) {
+      local = RotaryScaling();
+      local.base = *scaling->local_base;
+    }
+    if (is_mine(kGemma3)) members_["rope_local_base_freq"] = json_real(local.base);
+    members_["rope_parameters"] =
+        object_json({{"full_attention", object_json(parameters, "    ")},
+                     {"sliding_attention", object_json(local.parameters(), "    ")}},
+                    "  ");
+  }
   // Write both spellings: transformers 5 reads rope_parameters, 4 the other two keys.
-  members_["rope_theta"] = parameters["rope_theta"];
+  members_[std::string(keys_.rotary_base)] = parameters["rope_theta"];
   members_.erase("partial_rotary_factor");
+  if (!keys_.rotary_share.empty()) {
+    members_[std::string(keys_.rotary_share)] = json_real(scaling->share);
+    parameters.erase("partial_rotary_factor");
+  }
   parameters.erase("rope_theta");
   // Nothing but the rope_type `default`.
   const bool is_plain = parameters.size() == 1;

@@ -17,12 +17,21 @@ using simdjson::dom::element;
 constexpr std::string_view kSliding = "sliding_attention", kFull = "full_attention";
 
 /// Classes whose masks and cache follow layer_types; the others have one mask for all layers.
-constexpr ArchitectureSet kLayered = kQwen2 | kQwen3 | kQwen2Moe;
-constexpr ArchitectureSet kUniform = kMistral | kMixtral | kQwen3Moe;
+constexpr ArchitectureSet kLayered =
+    kQwen2 | kQwen3 | kQwen2Moe | kOlmo3 | kGemma2 | kGemma3 | kSmolLm3;
+constexpr ArchitectureSet kUniform = kMistral | kMixtral | kQwen3Moe | kStarcoder2 | kPhi3;
+/// Classes whose layers slide if nothing is said, each but the n-th.
+constexpr ArchitectureSet kSlidingByDefault = kOlmo3 | kGemma2 | kGemma3;
 
 /// The layers that slide where layer_types is missing.
 std::vector<bool> default_layers(ArchitectureSet architecture, const WindowKeys& keys) {
+  if (architecture == kSmolLm3) return keys.without_rope;
   std::vector<bool> layers;
+  if ((architecture & kSlidingByDefault) != 0) {
+    const int64_t step = architecture == kOlmo3 ? 4 : architecture == kGemma2 ? 2 : keys.full_every;
+    for (int64_t i = 1; i <= keys.num_layers; ++i) layers.push_back(i % step != 0);
+    return layers;
+  }
   for (int64_t i = 0; i < keys.num_layers; ++i) {
     const bool is_late = i >= keys.first_layer;
     const bool is_even = i % 2 == 0;
@@ -59,21 +68,6 @@ Status unsupported_layers(const std::string& name, std::string_view expected,
                     expected, found);
 }
 
-/// Which layers of window_attn_skip_freq have the window: every one but each n-th, or as listed.
-Result<std::vector<bool>> layers_of(const megatron::FieldValue& value, int64_t num_layers) {
-  std::vector<bool> layers;
-  if (const auto* step = std::get_if<int64_t>(&value); step != nullptr && *step > 0) {
-    for (int64_t i = 1; i <= num_layers; ++i) layers.push_back(i % *step != 0);
-  }
-  if (const auto* words = std::get_if<std::vector<std::string>>(&value)) {
-    for (const std::string& word : *words) layers.push_back(word != "0" && word != "False");
-  }
-  if (value == megatron::FieldValue() || std::ssize(layers) == num_layers) return layers;
-  return make_error(StatusCode::kInvalidArgument,
-                    "window_attn_skip_freq: expected a number or a list of {} layers, found {}",
-                    num_layers, megatron::field_text(value));
-}
-
 }  // namespace
 
 void AttentionWindow::add_fields(
@@ -90,8 +84,7 @@ Result<std::optional<AttentionWindow>> AttentionWindow::from_fields(
     const megatron::FieldLookup& args, int64_t num_layers) {
   MEG_ASSIGN_OR_RETURN(const std::optional<int64_t> tokens, model::attention_window(args));
   if (!tokens.has_value()) return std::optional<AttentionWindow>();
-  const auto found = args("window_attn_skip_freq").value_or(megatron::FieldValue());
-  MEG_ASSIGN_OR_RETURN(std::vector<bool> layers, layers_of(found, num_layers));
+  MEG_ASSIGN_OR_RETURN(std::vector<bool> layers, model::window_layers(args, num_layers));
   if (std::ranges::find(layers, false) == layers.end()) layers.clear();
   return std::optional(AttentionWindow{.tokens = *tokens, .layers = std::move(layers)});
 }
@@ -110,8 +103,15 @@ Result<std::optional<AttentionWindow>> read_attention_window(
     if (!all && slides && (architecture.bit & kLayered) == 0) {
       return unsupported_layers(name, kSliding, kFull);
     }
-  } else if (slides) {
+  } else if (slides || (architecture.bit & kSlidingByDefault) != 0) {
     window.layers = default_layers(architecture.bit, keys);
+    const bool any = std::ranges::find(window.layers, true) != window.layers.end();
+    if (any && !slides) {
+      return make_error(StatusCode::kUnsupported,
+                        "{}: sliding_window: expected a number of tokens without layer_types, "
+                        "found null",
+                        name);
+    }
   }
   if (std::ranges::find(window.layers, true) == window.layers.end()) {
     return std::optional<AttentionWindow>();
@@ -139,20 +139,27 @@ std::map<std::string, std::string> window_keys(ArchitectureSet architecture,
   std::map<std::string, std::string> keys;
   const bool has_switch = default_of(architecture, "use_sliding_window") != nullptr;
   if (has_switch) keys["use_sliding_window"] = window.has_value() ? "true" : "false";
+  const bool lists_layers =
+      (architecture & (window.has_value() ? kLayered : kSlidingByDefault)) != 0;
+  if (lists_layers) {
+    std::string types;
+    for (int64_t i = 0; i < num_layers; ++i) {
+      const bool is_sliding =
+          window.has_value() && (window->layers.empty() || window->layers[static_cast<size_t>(i)]);
+      types += fmt::format("{}\n    \"{}\"", i == 0 ? "" : ",", is_sliding ? kSliding : kFull);
+    }
+    keys["layer_types"] = "[" + types + "\n  ]";
+  }
   if (!window.has_value()) {
-    if (!has_switch && architecture != kGpt2 && architecture != kLlama) {
+    // transformers makes a mask of a window for these, whether a layer has it or not.
+    const bool makes_mask = (architecture & kSlidingByDefault) != 0;
+    if (!has_switch && !makes_mask && architecture != kGpt2 && architecture != kLlama) {
       keys["sliding_window"] = "null";
     }
     return keys;
   }
   keys["sliding_window"] = std::to_string(window->tokens);
-  if ((architecture & kLayered) == 0) return keys;
-  std::string types;
-  for (int64_t i = 0; i < num_layers; ++i) {
-    const bool is_sliding = window->layers.empty() || window->layers[static_cast<size_t>(i)];
-    types += fmt::format("{}\n    \"{}\"", i == 0 ? "" : ",", is_sliding ? kSliding : kFull);
-  }
-  keys["layer_types"] = "[" + types + "\n  ]";
+  if (default_of(architecture, "max_window_layers") == nullptr || !lists_layers) return keys;
   // What transformers before layer_types goes by: the first layer with a window.
   const auto first = std::ranges::find(window->layers, true);
   keys["max_window_layers"] =

@@ -35,6 +35,8 @@ struct WindowKeys {
   std::optional<simdjson::dom::element> types;  ///< layer_types
   bool is_used = true;                          ///< use_sliding_window
   int64_t first_layer = 0;                      ///< max_window_layers
+  int64_t full_every = 0;                       ///< sliding_window_pattern
+  std::vector<bool> without_rope;               ///< The layers that no_rope_layers lists.
   int64_t num_layers = 0;
   int64_t positions = 0;  ///< max_position_embeddings
 };

@@ -16,7 +16,21 @@ constexpr HuggingFaceArchitecture kArchitectures[] = {
     {kQwen3, "qwen3", "Qwen3ForCausalLM", model::HuggingFaceFamily::kLlama},
     {kMixtral, "mixtral", "MixtralForCausalLM", model::HuggingFaceFamily::kMixtral},
     {kQwen3Moe, "qwen3_moe", "Qwen3MoeForCausalLM", model::HuggingFaceFamily::kQwenMoe},
-    {kQwen2Moe, "qwen2_moe", "Qwen2MoeForCausalLM", model::HuggingFaceFamily::kQwenMoe}};
+    {kQwen2Moe, "qwen2_moe", "Qwen2MoeForCausalLM", model::HuggingFaceFamily::kQwenMoe},
+    {kStarcoder2, "starcoder2", "Starcoder2ForCausalLM", model::HuggingFaceFamily::kStarcoder2},
+    {kPhi3, "phi3", "Phi3ForCausalLM", model::HuggingFaceFamily::kPhi3},
+    {kGranite, "granite", "GraniteForCausalLM", model::HuggingFaceFamily::kLlama},
+    {kSmolLm3, "smollm3", "SmolLM3ForCausalLM", model::HuggingFaceFamily::kLlama},
+    {kOlmo2, "olmo2", "Olmo2ForCausalLM", model::HuggingFaceFamily::kPostNorm},
+    {kOlmo3, "olmo3", "Olmo3ForCausalLM", model::HuggingFaceFamily::kPostNorm},
+    {kGptNeox, "gpt_neox", "GPTNeoXForCausalLM", model::HuggingFaceFamily::kGptNeox},
+    {kFalcon, "falcon", "FalconForCausalLM", model::HuggingFaceFamily::kFalcon},
+    {kGemma, "gemma", "GemmaForCausalLM", model::HuggingFaceFamily::kLlama},
+    {kGemma2, "gemma2", "Gemma2ForCausalLM", model::HuggingFaceFamily::kPostNorm},
+    {kGemma3, "gemma3_text", "Gemma3ForCausalLM", model::HuggingFaceFamily::kPostNorm}};
+
+/// Norms that store their weights minus 1.
+constexpr std::string_view kZeroCenteredNorms = "apply_layernorm_1p";
 
 /// Qwen2-MoE's experts have any; the others have none.
 constexpr std::string_view kSharedExpertSize = "moe_shared_expert_intermediate_size";
@@ -29,12 +43,14 @@ constexpr std::string_view kNeutralKeys[] = {"_attn_implementation",
                                              "_experts_implementation_internal",
                                              "_name_or_path",
                                              "_output_attentions",
+                                             "_sliding_window_pattern",
                                              "architectures",
                                              "attn_implementation",
                                              "bad_words_ids",
                                              "begin_suppress_tokens",
                                              "bos_token_id",
                                              "chunk_size_feed_forward",
+                                             "classifier_dropout",
                                              "cross_attention_hidden_size",
                                              "decoder_start_token_id",
                                              "diversity_penalty",
@@ -53,12 +69,14 @@ constexpr std::string_view kNeutralKeys[] = {"_attn_implementation",
                                              "forced_eos_token_id",
                                              "gradient_checkpointing",
                                              "id2label",
+                                             "is_decoder",
                                              "label2id",
                                              "length_penalty",
                                              "max_length",
                                              "min_length",
                                              "model_type",
                                              "mtp_layer_types",
+                                             "multi_query",
                                              "n_ctx",
                                              "name_or_path",
                                              "no_repeat_ngram_size",
@@ -107,7 +125,7 @@ constexpr std::string_view kKeysOfAnyClass[] = {
     // over.
     "compression_config"};
 
-constexpr ArchitectureSet kAll = kGpt2 | kRotaryArchitectures;
+constexpr ArchitectureSet kAll = kAllArchitectures;
 constexpr ArchitectureSet kQwen = kQwen2 | kQwen3 | kQwenExpertArchitectures;
 
 std::vector<KeyDefault> make_defaults() {
@@ -126,31 +144,83 @@ std::vector<KeyDefault> make_defaults() {
       {kGpt2, "scale_attn_by_inverse_layer_idx", false},
       {kGpt2, "add_cross_attention", false},
 
-      {kLlama, "num_key_value_heads", none, true},
+      {kLlama | kPhi3 | kGranite | kOlmos, "num_key_value_heads", none, true},
+      {kStarcoder2, "num_key_value_heads", int64_t{2}},
+      {kSmolLm3, "num_key_value_heads", int64_t{4}, true},
+      {kGemma, "num_key_value_heads", int64_t{16}},
+      {kGemma2 | kGemma3, "num_key_value_heads", int64_t{4}},
+      {kFalcon, "num_kv_heads", none, true},
       {kMistral | kMixtral, "num_key_value_heads", int64_t{8}},
       {kQwen2 | kQwen3, "num_key_value_heads", int64_t{32}, true},
       {kQwen3Moe, "num_key_value_heads", int64_t{4}},
       {kQwen2Moe, "num_key_value_heads", int64_t{16}},
-      {kLlama | kMistral | kMixtral, "head_dim", none, true},
-      {kQwen2 | kQwenExpertArchitectures, "head_dim", none},
+      {kLlama | kMistral | kMixtral | kStarcoder2, "head_dim", none, true},
+      {kQwen2 | kQwenExpertArchitectures | kPhi3 | kGranite | kOlmos | kSmolLm3, "head_dim", none},
+      {kGemmas, "head_dim", int64_t{256}},
       {kQwen3, "head_dim", int64_t{128}},
-      {kLlama, "max_position_embeddings", int64_t{2048}},
-      {kMistral | kMixtral, "max_position_embeddings", int64_t{131072}},
+      {kLlama | kGranite | kOlmos | kGptNeox | kFalcon, "max_position_embeddings", int64_t{2048}},
+      {kStarcoder2 | kPhi3, "max_position_embeddings", int64_t{4096}},
+      {kGemma | kGemma2, "max_position_embeddings", int64_t{8192}},
+      {kSmolLm3, "max_position_embeddings", int64_t{32768}},
+      {kMistral | kMixtral | kGemma3, "max_position_embeddings", int64_t{131072}},
       {kQwen, "max_position_embeddings", int64_t{32768}},
-      {kRotaryArchitectures & ~kMixtral, "rms_norm_eps", 1e-6},
-      {kMixtral, "rms_norm_eps", 1e-5},
-      {kRotaryArchitectures & ~kMixtral, "rope_theta", 1e4},
-      {kMixtral, "rope_theta", 1e6},
-      {kRotaryArchitectures, "partial_rotary_factor", 1.0, true},
-      {kRotaryArchitectures, "hidden_act", "silu"},
+      {kMixtral | kPhi3 | kOlmos, "rms_norm_eps", 1e-5},
+      {kSiluArchitectures | kGemmas, "rms_norm_eps", 1e-6},
+      {kStarcoder2, "norm_epsilon", 1e-5},
+      {kGptNeox, "layer_norm_eps", 1e-5},
+      {kFalcon, "layer_norm_epsilon", 1e-5},
+      {kMixtral | kGemma3, "rope_theta", 1e6},
+      {kOlmo3, "rope_theta", 5e5},
+      {kSmolLm3, "rope_theta", 2e6},
+      {kGptNeox, "rotary_emb_base", 1e4},
+      {kRotaryArchitectures & ~kGptNeox, "rope_theta", 1e4},
+      {kGemma3, "rope_local_base_freq", 1e4},
+      {kGptNeox, "rotary_pct", 0.25},
+      {kPhi3, "partial_rotary_factor", 1.0},
+      {kRotaryArchitectures & ~kPartialRotary, "partial_rotary_factor", 1.0, true},
+      {kSiluArchitectures, "hidden_act", "silu"},
+      {kGptNeox, "hidden_act", "gelu"},
+      {kStarcoder2 | kGemma, "hidden_act", "gelu_pytorch_tanh"},
+      {kGemma2 | kGemma3, "hidden_activation", "gelu_pytorch_tanh"},
+      {kFalcon, "activation", "gelu"},
       {kRotaryArchitectures, "attention_dropout", 0.0},
-      {kLlama | kQwen3 | kQwen3Moe, "attention_bias", false},
-      {kLlama, "mlp_bias", false},
+      {kStarcoder2, "residual_dropout", 0.0},
+      {kStarcoder2, "embedding_dropout", 0.0},
+      {kPhi3, "resid_pdrop", 0.0},
+      {kPhi3, "embd_pdrop", 0.0},
+      {kGptNeox | kFalcon, "hidden_dropout", 0.0},
+      {kLlama | kQwen3 | kQwen3Moe | kGranite | kOlmos | kSmolLm3 | kGemmas, "attention_bias",
+       false},
+      {kGptNeox, "attention_bias", true},
+      {kLlama | kGranite | kSmolLm3, "mlp_bias", false},
+      {kStarcoder2, "use_bias", true},
+      {kFalcon, "bias", false},
+      {kFalcon, "ffn_hidden_size", none, true},
+      {kFalcon, "alibi", false},
+      {kFalcon, "new_decoder_architecture", false},
+      {kFalcon, "parallel_attn", true},
+      {kFalcon, "num_ln_in_parallel_attn", none, true},
+      {kFalcon, "n_embed", none, true},
+      {kGptNeox, "use_parallel_residual", true},
+      {kGptNeox | kFalcon, "head_dim", none, true},
+      {kGranite, "embedding_multiplier", 1.0},
+      {kGranite, "residual_multiplier", 1.0},
+      {kGranite, "logits_scaling", 1.0},
+      {kGranite, "attention_multiplier", 1.0},
+      {kGemma2 | kGemma3, "query_pre_attn_scalar", int64_t{256}},
+      {kGemma2, "attn_logit_softcapping", 50.0, true},
+      {kGemma2, "final_logit_softcapping", 30.0, true},
+      {kGemma3, "attn_logit_softcapping", none, true},
+      {kGemma3, "final_logit_softcapping", none, true},
+      {kGemmas, "use_bidirectional_attention", none, true},
+      {kGemma3, "sliding_window_pattern", int64_t{6}},
+      {kSmolLm3, "no_rope_layers", none, true},
+      {kSmolLm3, "no_rope_layer_interval", int64_t{4}},
 
       {kMistral, "sliding_window", int64_t{4096}, true},
-      {kQwen, "sliding_window", int64_t{4096}, true},
-      {kGpt2 | kLlama | kMixtral, "sliding_window", none, true},
-      {kQwen, "use_sliding_window", false},
+      {kQwen | kOlmo3 | kGemma2 | kGemma3, "sliding_window", int64_t{4096}, true},
+      {kAll & ~kQwen, "sliding_window", none, true},
+      {kQwen | kSmolLm3, "use_sliding_window", false},
       {kQwen2 | kQwen3 | kQwen2Moe, "max_window_layers", int64_t{28}},
       {kAll, "layer_types", none, true},
 
@@ -170,9 +240,10 @@ std::vector<KeyDefault> make_defaults() {
       {kExpertArchitectures, "router_aux_loss_coef", 0.001},
       {kMixtral, "router_jitter_noise", 0.0},
 
+      {kStarcoder2, "initializer_range", 0.018042},
       {kAll, "initializer_range", 0.02},
-      {kGpt2, "tie_word_embeddings", true},
-      {kRotaryArchitectures, "tie_word_embeddings", false},
+      {kGpt2 | kStarcoder2 | kSmolLm3 | kFalcon | kGemmas, "tie_word_embeddings", true},
+      {kAll, "tie_word_embeddings", false},
       {kAll, "is_causal", true},
       {kAll, "is_encoder_decoder", false, true},
       {kAll, "default_rope_type", "default"}};
@@ -211,10 +282,12 @@ const std::vector<ConfigRow>& config_rows() {
 
       {kRotary, "num_hidden_layers", "num_layers"},
       {kRotary, "hidden_size", "hidden_size"},
-      {kRotary, "intermediate_size", "ffn_hidden_size"},
+      {kRotary & ~kFalcon, "intermediate_size", "ffn_hidden_size"},
+      {kFalcon, "ffn_hidden_size", "ffn_hidden_size"},
       {kRotary, "num_attention_heads", "num_attention_heads"},
-      {kRotary, "num_key_value_heads", "num_query_groups"},
-      {kRotary, "head_dim", "kv_channels"},
+      {kRotary & ~(kFalcon | kGptNeox), "num_key_value_heads", "num_query_groups"},
+      {kFalcon, "num_kv_heads", "num_query_groups"},
+      {kRotary & ~kDerivedHeadSize, "head_dim", "kv_channels"},
       {kMixtral, "num_local_experts", "num_experts", "num_experts"},
       {kQwenExpertArchitectures, "num_experts", "num_experts", "num_local_experts"},
       {kExpertArchitectures, "num_experts_per_tok", "moe_router_topk"},
@@ -222,8 +295,20 @@ const std::vector<ConfigRow>& config_rows() {
       {kQwen2Moe, "shared_expert_intermediate_size", kSharedExpertSize},
       {kExpertArchitectures, "router_aux_loss_coef", "moe_aux_loss_coeff", {}, true},
       {kRotary, "max_position_embeddings", "max_position_embeddings"},
-      {kRotary, "rms_norm_eps", "norm_epsilon", {}, true},
+      {kSiluArchitectures | kGemmas, "rms_norm_eps", "norm_epsilon", {}, true},
+      {kStarcoder2, "norm_epsilon", "norm_epsilon", {}, true},
+      {kGptNeox, "layer_norm_eps", "norm_epsilon", {}, true},
+      {kFalcon, "layer_norm_epsilon", "norm_epsilon", {}, true},
       {kRotary, "attention_dropout", "attention_dropout", {}, true},
+      {kStarcoder2, "residual_dropout", "hidden_dropout", {}, true},
+      {kPhi3, "resid_pdrop", "hidden_dropout", {}, true},
+      {kGptNeox | kFalcon, "hidden_dropout", "hidden_dropout", {}, true},
+      {kGranite, "embedding_multiplier", "embedding_multiplier", {}, true},
+      {kGranite, "residual_multiplier", "residual_multiplier", {}, true},
+      {kGranite, "logits_scaling", "logits_scaling", {}, true},
+      {kGranite, "attention_multiplier", "softmax_scale", {}, true},
+      {kGemma2 | kGemma3, "attn_logit_softcapping", "attn_logit_softcapping", {}, true},
+      {kGemma2 | kGemma3, "final_logit_softcapping", "final_logit_softcapping", {}, true},
 
       {kAll, "initializer_range", "init_method_std", {}, true},
       {kAll, "vocab_size", "vocab_size"}};
@@ -233,57 +318,116 @@ const std::vector<ConfigRow>& config_rows() {
 const std::vector<DecidedField>& decided_fields() {
   // What the classes of transformers compute without a key for it: the value of those that have it,
   // and of the rest.
+  const megatron::FieldValue none;
   static const std::vector<DecidedField> fields = {
       {"position_embedding_type", "learned_absolute", kRotaryArchitectures, "rope"},
-      {"normalization", "LayerNorm", kRotaryArchitectures, "RMSNorm"},
-      {"swiglu", false, kRotaryArchitectures, true},
-      {"add_bias_linear", true, kRotaryArchitectures, false},
+      {"normalization", "LayerNorm", kAllArchitectures & ~kGeluArchitectures, "RMSNorm"},
+      {"swiglu", false, kSiluArchitectures, true},
+      {"gated_linear_unit", false, kGemmas, true},
+      {"geglu", false, kGemmas, true},
+      {"add_bias_linear", true, kAllArchitectures & ~(kGpt2 | kGptNeox), false,
+       kStarcoder2 | kFalcon},
       {"add_qkv_bias", false, kQwen2 | kQwen2Moe, true},
-      {"qk_layernorm", false, kQwen3 | kQwen3Moe, true},
-      {"gated_linear_unit", false, 0, false},
+      {"qk_layernorm", false, kQwen3 | kQwen3Moe | kOlmos | kGemma3, true},
+      {"qk_layernorm_across_heads", false, kOlmos, true},
+      {"pre_layernorm", true, kOlmos, false},
+      {"post_layernorm", false, kOlmos | kGemma2 | kGemma3, true},
+      {"parallel_residual", false, kFalcon, true, kGptNeox},
+      {"embedding_multiplier", 1.0, 0, 1.0, kGranite | kGemmas},
+      {"residual_multiplier", 1.0, 0, 1.0, kGranite},
+      {"logits_scaling", 1.0, 0, 1.0, kGranite},
+      {"softmax_scale", none, 0, none, kGranite | kGemma2 | kGemma3},
+      {"attn_logit_softcapping", none, 0, none, kGemma2 | kGemma3},
+      {"final_logit_softcapping", none, 0, none, kGemma2 | kGemma3},
+      {"rotary_base_local", none, 0, none, kLayeredRotary},
+      {"rotary_percent", 1.0, 0, 1.0, kPartialRotary},
+      {"no_rope_freq", none, 0, none, kSmolLm3},
+      {"quick_geglu", false, 0, false},
       {"squared_relu", false, 0, false},
-      {"apply_layernorm_1p", false, 0, false},
-      {"layernorm_zero_centered_gamma", false, 0, false},
+      {kZeroCenteredNorms, false, kGemmas, true},
+      {"layernorm_zero_centered_gamma", false, kGemmas, true},
       {"apply_residual_connection_post_layernorm", false, 0, false},
-      {"rotary_percent", 1.0, 0, 1.0},
       {"rotary_interleaved", false, 0, false},
       {"multi_latent_attention", false, 0, false},
       {"moe_router_score_function", "softmax", 0, "softmax"},
       {"moe_router_enable_expert_bias", false, 0, false},
-      {"moe_router_num_groups", megatron::FieldValue(), 0, megatron::FieldValue()},
-      {"moe_router_group_topk", megatron::FieldValue(), 0, megatron::FieldValue()},
-      {"moe_router_topk_scaling_factor", megatron::FieldValue(), 0, megatron::FieldValue()},
-      {kSharedExpertSize, megatron::FieldValue(), 0, megatron::FieldValue()},
+      {"moe_router_num_groups", none, 0, none},
+      {"moe_router_group_topk", none, 0, none},
+      {"moe_router_topk_scaling_factor", none, 0, none},
+      {kSharedExpertSize, none, 0, none, kQwen2Moe},
       {"moe_shared_expert_gate", false, kQwen2Moe, true},
       {"moe_layer_freq", int64_t{1}, 0, int64_t{1}}};
   return fields;
 }
 
 bool is_decided_for(const DecidedField& field, ArchitectureSet architecture) {
-  if (field.field == kSharedExpertSize && architecture == kQwen2Moe) return false;
+  if ((field.read_by & architecture) != 0) return false;
   return !field.field.starts_with("moe_") || (architecture & kExpertArchitectures) != 0;
 }
 
 const std::vector<FixedKey>& fixed_keys() {
   // Keys with which transformers would compute something that Megatron's model does not.
   static const std::vector<FixedKey> keys = [] {
-    std::vector<FixedKey> made = {{kGpt2, "scale_attn_weights", true},
-                                  {kGpt2, "scale_attn_by_inverse_layer_idx", false},
-                                  {kGpt2, "add_cross_attention", false},
-                                  {kRotaryArchitectures, "hidden_act", "silu"},
-                                  {kLlama | kQwen3 | kQwen3Moe, "attention_bias", false},
-                                  {kLlama, "mlp_bias", false},
-                                  {kQwen2Moe, "qkv_bias", true},
-                                  {kQwenExpertArchitectures, "decoder_sparse_step", int64_t{1}},
-                                  {kMixtral, "router_jitter_noise", 0.0},
-                                  {kRotaryArchitectures, "partial_rotary_factor", 1.0, false},
-                                  {kRotaryArchitectures, "default_rope_type", "default", false},
-                                  {kAll, "is_causal", true, false},
-                                  {kAll, "is_encoder_decoder", false, false}};
+    std::vector<FixedKey> made = {
+        {kGpt2, "scale_attn_weights", true},
+        {kGpt2, "scale_attn_by_inverse_layer_idx", false},
+        {kGpt2, "add_cross_attention", false},
+        {kSiluArchitectures, "hidden_act", "silu"},
+        {kLlama | kQwen3 | kQwen3Moe | kGranite | kOlmos | kSmolLm3 | kGemmas, "attention_bias",
+         false},
+        {kGptNeox, "attention_bias", true},
+        {kLlama | kGranite | kSmolLm3, "mlp_bias", false},
+        {kGemmas, "use_bidirectional_attention", false},
+        {kFalcon, "alibi", false},
+        {kFalcon, "new_decoder_architecture", true},
+        {kFalcon, "parallel_attn", true},
+        {kFalcon, "num_ln_in_parallel_attn", int64_t{2}},
+        {kFalcon, "n_embed", {}, false},
+        {kGptNeox | kFalcon, "head_dim", {}, false},
+        {kQwen2Moe, "qkv_bias", true},
+        {kQwenExpertArchitectures, "decoder_sparse_step", int64_t{1}},
+        {kMixtral, "router_jitter_noise", 0.0},
+        {kRotaryArchitectures & ~kPartialRotary, "partial_rotary_factor", 1.0, false},
+        {kGptNeox, "partial_rotary_factor", {}, false},
+        {kRotaryArchitectures, "default_rope_type", "default", false},
+        {kAll, "is_causal", true, false},
+        {kAll, "is_encoder_decoder", false, false}};
     for (const std::string_view key : kKeysOfAnyClass) made.push_back({kAll, key, {}, false});
     return made;
   }();
   return keys;
+}
+
+ArchitectureKeys keys_of(ArchitectureSet architecture) {
+  switch (architecture) {
+    case kGpt2:
+      return {.activation = "activation_function",
+              .dropout = "resid_pdrop",
+              .embedding_dropout = "embd_pdrop"};
+    case kStarcoder2:
+      return {.activation = "hidden_act",
+              .bias = "use_bias",
+              .dropout = "residual_dropout",
+              .embedding_dropout = "embedding_dropout"};
+    case kPhi3:
+      return {.dropout = "resid_pdrop",
+              .embedding_dropout = "embd_pdrop",
+              .rotary_share = "partial_rotary_factor"};
+    case kGptNeox:
+      return {.activation = "hidden_act",
+              .dropout = "hidden_dropout",
+              .rotary_base = "rotary_emb_base",
+              .rotary_share = "rotary_pct"};
+    case kFalcon:
+      return {.activation = "activation", .bias = "bias", .dropout = "hidden_dropout"};
+    case kGemma:
+      return {.activation = "hidden_act"};
+    case kGemma2:
+    case kGemma3:
+      return {.activation = "hidden_activation"};
+    default:
+      return {};
+  }
 }
 
 int64_t shared_expert_size(const megatron::FieldLookup& args) {

@@ -10,12 +10,31 @@
 
 namespace meg::checkpoint {
 
-inline constexpr ArchitectureSet kGpt2 = 1, kLlama = 2, kMistral = 4, kQwen2 = 8, kQwen3 = 16,
-                                 kMixtral = 32, kQwen3Moe = 64, kQwen2Moe = 128;
+inline constexpr ArchitectureSet kGpt2 = 1, kLlama = 1 << 1, kMistral = 1 << 2, kQwen2 = 1 << 3,
+                                 kQwen3 = 1 << 4, kMixtral = 1 << 5, kQwen3Moe = 1 << 6,
+                                 kQwen2Moe = 1 << 7, kStarcoder2 = 1 << 8, kPhi3 = 1 << 9,
+                                 kGranite = 1 << 10, kOlmo2 = 1 << 11, kOlmo3 = 1 << 12,
+                                 kGptNeox = 1 << 13, kGemma = 1 << 14, kGemma2 = 1 << 15,
+                                 kGemma3 = 1 << 16, kSmolLm3 = 1 << 17, kFalcon = 1 << 18;
 inline constexpr ArchitectureSet kQwenExpertArchitectures = kQwen2Moe | kQwen3Moe;
 inline constexpr ArchitectureSet kExpertArchitectures = kMixtral | kQwenExpertArchitectures;
-inline constexpr ArchitectureSet kRotaryArchitectures =
-    kLlama | kMistral | kQwen2 | kQwen3 | kExpertArchitectures;
+inline constexpr ArchitectureSet kGemmas = kGemma | kGemma2 | kGemma3;
+inline constexpr ArchitectureSet kOlmos = kOlmo2 | kOlmo3;
+/// GELU between the two matrices of an MLP, and LayerNorm.
+inline constexpr ArchitectureSet kGeluArchitectures = kGpt2 | kStarcoder2 | kGptNeox | kFalcon;
+/// SiLU as the gate of an MLP, and RMSNorm.
+inline constexpr ArchitectureSet kSiluArchitectures = kLlama | kMistral | kQwen2 | kQwen3 | kPhi3 |
+                                                      kGranite | kOlmos | kSmolLm3 |
+                                                      kExpertArchitectures;
+inline constexpr ArchitectureSet kAllArchitectures =
+    kGeluArchitectures | kSiluArchitectures | kGemmas;
+inline constexpr ArchitectureSet kRotaryArchitectures = kAllArchitectures & ~kGpt2;
+/// Rotary parameters by the layers' types.
+inline constexpr ArchitectureSet kLayeredRotary = kOlmo3 | kGemma3;
+/// Rotary embeddings of a part of each head.
+inline constexpr ArchitectureSet kPartialRotary = kPhi3 | kGptNeox;
+/// Classes without a key for the size of heads.
+inline constexpr ArchitectureSet kDerivedHeadSize = kGpt2 | kGptNeox | kFalcon;
 
 /// If several describe a model, the first one is written.
 std::span<const HuggingFaceArchitecture> hugging_face_architectures();
@@ -48,6 +67,7 @@ struct DecidedField {
   megatron::FieldValue otherwise;  ///< Megatron's default and the value of all other architectures.
   ArchitectureSet architectures;   ///< The architectures that have `value`.
   megatron::FieldValue value;
+  ArchitectureSet read_by = 0;  ///< Those that have a key for it, or compute it from one.
 };
 
 const std::vector<DecidedField>& decided_fields();
@@ -65,6 +85,18 @@ struct FixedKey {
 };
 
 const std::vector<FixedKey>& fixed_keys();
+
+/// The keys of a class for what most classes spell alike; empty: it has none.
+struct ArchitectureKeys {
+  std::string_view activation = {};         ///< The function between an MLP's matrices.
+  std::string_view bias = {};               ///< Whether linear layers have biases.
+  std::string_view dropout = {};            ///< Of what attention and MLP put out.
+  std::string_view embedding_dropout = {};  ///< Of embeddings, which in Megatron is the same.
+  std::string_view rotary_base = "rope_theta";
+  std::string_view rotary_share = {};  ///< The share of a head that is rotated.
+};
+
+ArchitectureKeys keys_of(ArchitectureSet architecture);
 
 /// Whether a key changes no number that the model computes; a folder that is written again keeps
 /// it.

@@ -3,14 +3,14 @@
 namespace meg::checkpoint {
 namespace {
 
-/// Walks the rows of a box in the order in which the tensor holds them.
+/// Walks the rows of a tensor's boxes in the order in which it holds them.
 class RowWalk {
  public:
   explicit RowWalk(const model::HuggingFaceTensor& tensor)
       : tensor_(tensor), axes_(tensor.axes.size() - (tensor.shape.size() - 1)) {}
 
   std::vector<RowRun> runs() {
-    visit(0, 0);
+    for (const model::AxesBox& box : tensor_.boxes) visit(box, 0, 0);
     return std::move(runs_);
   }
 
@@ -22,12 +22,11 @@ class RowWalk {
     return rows;
   }
 
-  /// depth: how many of the outermost axes are chosen; row: the parameter's, of these choices.
-  void visit(size_t depth, int64_t row) {
-    if (depth == axes_) return add(row);
-    const auto axis = static_cast<size_t>(tensor_.memory_order[depth]);
-    for (int64_t i = 0; i < tensor_.sizes[axis]; ++i) {
-      visit(depth + 1, row + (tensor_.offsets[axis] + i) * stride(axis));
+  /// axis: the first that is not chosen yet; row: the parameter's, of the choices before it.
+  void visit(const model::AxesBox& box, size_t axis, int64_t row) {
+    if (axis == axes_) return add(row);
+    for (int64_t i = 0; i < box.sizes[axis]; ++i) {
+      visit(box, axis + 1, row + (box.offsets[axis] + i) * stride(axis));
     }
   }
 
