@@ -260,29 +260,9 @@ std::string hugging_face_name(HuggingFaceFamily family, std::string_view canonic
   return std::string(rows[0].stem) + std::string(canonical.substr(rows[0].canonical_stem.size()));
 }
 
-std::vector<ModelParameter> shared_expert_parameters(const GptConfig& config, int64_t size) {
-  std::vector<ModelParameter> parameters;
-  if (size == 0) return parameters;
-  const int64_t rows = config.gated_linear_unit ? 2 * size : size;
-  const auto add = [&](const char* name, Partition partition, std::vector<int64_t> shape) {
-    parameters.push_back({.canonical = std::string("decoder.layers.{}.mlp.shared_experts.") + name,
-                          .partition = partition,
-                          .placement = Placement::kLayer,
-                          .shape = std::move(shape)});
-  };
-  add("gate_weight", Partition::kReplicated, {1, config.hidden_size});
-  add("linear_fc1.weight", Partition::kGated, {rows, config.hidden_size});
-  add("linear_fc2.weight", Partition::kColumns, {config.hidden_size, size});
-  return parameters;
-}
-
 Result<std::vector<HuggingFaceTensor>> hugging_face_tensors(HuggingFaceFamily family,
-                                                            const GptConfig& config,
-                                                            int64_t shared_expert_size) {
-  MEG_ASSIGN_OR_RETURN(std::vector<ModelParameter> parameters, model_parameters(config));
-  for (ModelParameter& parameter : shared_expert_parameters(config, shared_expert_size)) {
-    parameters.push_back(std::move(parameter));
-  }
+                                                            const GptConfig& config) {
+  MEG_ASSIGN_OR_RETURN(const std::vector<ModelParameter> parameters, model_parameters(config));
   std::vector<HuggingFaceTensor> tensors;
   const auto add = [&](Placement placement, int64_t layer) -> Status {
     for (const ModelParameter& parameter : parameters) {

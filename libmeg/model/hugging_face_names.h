@@ -42,20 +42,13 @@ struct HuggingFaceTensor {
   std::vector<AxesBox> boxes;
 };
 
-/// The parameters of each layer's shared expert: the MLP that every token passes through in
-/// addition to the chosen experts, and the gate that weights its output. size: its inner size
-/// (moe_shared_expert_intermediate_size, with moe_shared_expert_gate); 0: layers have none.
-std::vector<ModelParameter> shared_expert_parameters(const GptConfig& config, int64_t size);
-
 /// The tensor that is the whole parameter of this canonical name; empty if the family has none.
 std::string hugging_face_name(HuggingFaceFamily family, std::string_view canonical);
 
 /// All tensors of a model without padding rows (config.padded_vocab_size is its vocabulary), in the
 /// order of model_parameters() layer after layer. kUnsupported, with the parameter's name, if the
 /// family has no name for one.
-/// shared_expert_size: see shared_expert_parameters().
 Result<std::vector<HuggingFaceTensor>> hugging_face_tensors(HuggingFaceFamily family,
-                                                            const GptConfig& config,
-                                                            int64_t shared_expert_size = 0);
+                                                            const GptConfig& config);
 
 }  // namespace meg::model

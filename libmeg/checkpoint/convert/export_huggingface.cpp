@@ -98,9 +98,8 @@ class ExportPlanner {
     plan_.config_json = config.json;
     plan_.class_name = config.architecture.class_name;
     adds_one_to_norms_ = config.adds_one_to_norms;
-    MEG_ASSIGN_OR_RETURN(
-        const std::vector<model::HuggingFaceTensor> tensors,
-        model::hugging_face_tensors(config.architecture.family, model_, shared_expert_size(args)));
+    MEG_ASSIGN_OR_RETURN(const std::vector<model::HuggingFaceTensor> tensors,
+                         model::hugging_face_tensors(config.architecture.family, model_));
     MEG_RETURN_IF_ERROR(add_tensors(tensors));
     plan_.tokenizer = options_.tokenizer;
     for (const auto& notes :

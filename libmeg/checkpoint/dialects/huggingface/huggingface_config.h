@@ -48,9 +48,6 @@ struct HuggingFaceConfig {
 /// Mirrors transformers' configuration classes, their defaults among it.
 Result<HuggingFaceConfig> read_huggingface_config(std::string_view json, const std::string& name);
 
-/// The inner size of each layer's shared expert by Megatron's args; 0 where there is none.
-int64_t shared_expert_size(const megatron::FieldLookup& args);
-
 /// Keys of config.json that no number of the model depends on, each with its value as JSON.
 using KeptKeys = std::map<std::string, std::string>;
 

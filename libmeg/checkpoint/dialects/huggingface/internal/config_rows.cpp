@@ -33,7 +33,6 @@ constexpr HuggingFaceArchitecture kArchitectures[] = {
 constexpr std::string_view kZeroCenteredNorms = "apply_layernorm_1p";
 
 /// Qwen2-MoE's experts have any; the others have none.
-constexpr std::string_view kSharedExpertSize = "moe_shared_expert_intermediate_size";
 
 /// Keys that change nothing that Megatron or libmeg computes. Sorted, as is_neutral_key() looks
 /// them up by halves.
@@ -292,7 +291,7 @@ const std::vector<ConfigRow>& config_rows() {
       {kQwenExpertArchitectures, "num_experts", "num_experts", "num_local_experts"},
       {kExpertArchitectures, "num_experts_per_tok", "moe_router_topk"},
       {kQwenExpertArchitectures, "moe_intermediate_size", "moe_ffn_hidden_size"},
-      {kQwen2Moe, "shared_expert_intermediate_size", kSharedExpertSize},
+      {kQwen2Moe, "shared_expert_intermediate_size", "moe_shared_expert_intermediate_size"},
       {kExpertArchitectures, "router_aux_loss_coef", "moe_aux_loss_coeff", {}, true},
       {kRotary, "max_position_embeddings", "max_position_embeddings"},
       {kSiluArchitectures | kGemmas, "rms_norm_eps", "norm_epsilon", {}, true},
@@ -354,7 +353,7 @@ const std::vector<DecidedField>& decided_fields() {
       {"moe_router_num_groups", none, 0, none},
       {"moe_router_group_topk", none, 0, none},
       {"moe_router_topk_scaling_factor", none, 0, none},
-      {kSharedExpertSize, none, 0, none, kQwen2Moe},
+      {"moe_shared_expert_intermediate_size", none, 0, none, kQwen2Moe},
       {"moe_shared_expert_gate", false, kQwen2Moe, true},
       {"moe_layer_freq", int64_t{1}, 0, int64_t{1}}};
   return fields;
@@ -428,12 +427,6 @@ ArchitectureKeys keys_of(ArchitectureSet architecture) {
     default:
       return {};
   }
-}
-
-int64_t shared_expert_size(const megatron::FieldLookup& args) {
-  const std::optional<megatron::FieldValue> found = args(kSharedExpertSize);
-  const int64_t* size = found.has_value() ? std::get_if<int64_t>(&*found) : nullptr;
-  return size == nullptr ? 0 : *size;
 }
 
 bool is_neutral_key(std::string_view key) {

@@ -21,39 +21,12 @@ using Source = std::shared_ptr<const TensorSource>;
 constexpr double kCheckpointVersion = 3.0;
 constexpr model::NameFamily kNames = model::NameFamily::kMcoreLocal;
 
-/// All parameters of the model; those of shared experts follow the others of their layer.
-Result<std::vector<model::RankParameter>> parameters_of(const HuggingFaceCheckpoint& checkpoint,
-                                                        const model::ParameterTable& table) {
-  MEG_ASSIGN_OR_RETURN(const std::vector<model::RankParameter> found,
-                       model::rank_parameters(checkpoint.model, {}, 0, kNames, table));
-  const int64_t size =
-      shared_expert_size([&](std::string_view name) { return checkpoint.config.field(name); });
-  const std::vector<model::ModelParameter> shared =
-      model::shared_expert_parameters(checkpoint.model, size);
-  std::vector<model::RankParameter> parameters;
-  for (size_t i = 0; i < found.size(); ++i) {
-    parameters.push_back(found[i]);
-    const std::optional<int64_t> layer = found[i].layer;
-    const bool is_last = i + 1 == found.size() || found[i + 1].layer != layer;
-    if (!layer.has_value() || !is_last) continue;
-    for (const model::ModelParameter& parameter : shared) {
-      model::RankParameter made;
-      made.name = model::with_layer(parameter.canonical, *layer);
-      made.layer = layer;
-      made.partition = parameter.partition;
-      made.shape = parameter.shape;
-      parameters.push_back(std::move(made));
-    }
-  }
-  return parameters;
-}
-
 /// The model's state dict. sources: receives that of each storage.
 Result<PickleId> add_model(const HuggingFaceCheckpoint& checkpoint, RankTree* tree,
                            std::vector<Source>* sources) {
   MEG_ASSIGN_OR_RETURN(const model::ParameterTable table, model::ParameterTable::gpt());
   MEG_ASSIGN_OR_RETURN(const std::vector<model::RankParameter> parameters,
-                       parameters_of(checkpoint, table));
+                       model::rank_parameters(checkpoint.model, {}, 0, kNames, table));
   std::map<std::string_view, Source> by_name;
   for (const HuggingFaceParameter& parameter : checkpoint.parameters) {
     by_name[parameter.name] = parameter.source;
