@@ -108,13 +108,6 @@ class EvaluateGpt(unittest.TestCase):
         self.assertIn("not the tokenizer of this checkpoint: expected more than", last)
         self.assertIn("found 2257", last)
 
-    def test_a_mixture_of_experts_is_refused_for_its_experts(self):
-        experts = SHARED / "oracle/checkpoints/mcore_moe_tp1pp1_ep2_bf16"
-        last = self.error(1, load=experts)
-        self.assertIn("num_experts", last)
-        self.assertIn("experts are not supported", last)
-        self.assertNotIn("moe_aux_loss_coeff", last)
-
     def test_every_example_is_scored_as_transformers_scores_it(self):
         for load in ("megatron", "tp2pp2"):
             for flags, name in (([], "last"), (["--strict-lambada"], "strict")):

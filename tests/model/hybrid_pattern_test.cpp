@@ -64,7 +64,7 @@ TEST(HybridArgs, BecomeThoseOfGpt) {
   }
 }
 
-TEST(HybridArgs, OfAGptModelStay) {
+TEST(HybridArgs, StayAsTheyAreInAGptModel) {
   megatron::ArgumentValues args = args_with({{"num_layers", int64_t{5}}});
   const auto pattern = take_hybrid_pattern(args);
   ASSERT_TRUE(pattern.has_value());

@@ -285,15 +285,25 @@ class UnusualRuns(unittest.TestCase):
                                    "--mock-data", "--tokenizer-type", "NullTokenizer",
                                    "--vocab-size", 200, data=[]))
 
-    def test_experts_are_refused_by_their_name(self):
+    def test_experts_beyond_what_is_computed_are_refused_by_name(self):
+        moe = ["--train-iters", 1, "--num-experts", 4, "--disable-bias-linear"]
+        for flags, named in (
+                (["--expert-model-parallel-size", 2], "--expert-model-parallel-size 2: not supported yet"),
+                (["--moe-router-topk", 5], "moe_router_topk: expected at most the 4 experts"),
+                (["--moe-router-group-topk", 2], "moe_router_num_groups: expected a divisor of the 4 experts"),
+                (["--moe-router-load-balancing-type", "sinkhorn"], "sinkhorn"),
+                (["--moe-expert-capacity-factor", 1.5], "--moe-expert-capacity-factor"),
+                (["--moe-router-enable-expert-bias"], "--moe-router-enable-expert-bias"),
+                (["--moe-layer-freq", 2], "--moe-layer-freq")):
+            with self.subTest(flags):
+                self.assertIn(named, self.refused(*moe, *flags))
+
+    def test_experts_go_on_from_ranks_that_shared_them(self):
         case = SHARED / "oracle/checkpoints/mcore_moe_tp1pp1_ep2_bf16"
         if not case.is_dir():
             self.skipTest(f"not found: {case}")
-        for flags in ([], ["--use-checkpoint-args"]):
-            self.assertRegex(self.refused("--train-iters", 3, "--bf16", "--load", case, *flags),
-                             r"num_experts \d+: experts are not supported")
-        last = self.refused("--train-iters", 3, "--num-experts", 4, "--moe-aux-loss-coeff", 0.01)
-        self.assertRegex(last, "^error: [^,]*num[-_]experts")
+        run = self.train("--train-iters", 3, "--bf16", "--load", case, "--use-checkpoint-args", "--finetune")
+        self.assertEqual(len(self.losses(run)), 3)
 
     def test_a_first_run_may_take_args_from_where_it_saves(self):
         save = self.folder / "save"

@@ -24,7 +24,7 @@ struct PretrainFlags {
   /// Fields that the given revision of Megatron does not use; they have their defaults.
   std::vector<std::string> unused_fields;
   bool is_hybrid = false;  ///< Whether a hybrid layer pattern gave the layers; args are GPT's.
-  std::string settings;          ///< Flags::settings(), which ranks compare.
+  std::string settings;    ///< Flags::settings(), which ranks compare.
   std::string tokenizer_origin;  ///< app::TokenizerOrigin::of_checkpoint.
 };
 

@@ -64,8 +64,9 @@ class CheckpointOpener {
       return make_error(StatusCode::kCorruption, "{}: expected the tensors of {} layers, found {}",
                         made_.folder, made_.model.num_layers, weights_.size());
     }
-    MEG_ASSIGN_OR_RETURN(const std::vector<model::HuggingFaceTensor> tensors,
-                         model::hugging_face_tensors(made_.config.architecture.family, made_.model));
+    MEG_ASSIGN_OR_RETURN(
+        const std::vector<model::HuggingFaceTensor> tensors,
+        model::hugging_face_tensors(made_.config.architecture.family, made_.model));
     MEG_RETURN_IF_ERROR(check_tied_head());
     for (size_t i = 0; i < tensors.size();) {
       size_t end = i + 1;
