@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """clean_dataset beside datatrove's filters and MinHash, and rensa's signatures, on the same texts, outputs compared first.
 
-clean_bench.py PROGRAM --corpus FILE.jsonl [--documents N] [--runs N]
+clean_bench.py PROGRAM --corpus FILE.jsonl [--documents N] [--runs N] [--tasks TASK...]
 
-Times are wall-clock seconds of one worker (datatrove and rensa: without reading the file), medians of the runs; the start of
-the program is included. Prints a Markdown table.
+Times are CPU seconds, of the user and the system, of one worker, medians of the runs, so that a machine that does other work can be
+measured on; the start of the program is included. datatrove's filters and rensa do not read the file; datatrove's local executor does,
+and writes one. Prints a Markdown table.
 """
 import argparse
 import contextlib
@@ -14,23 +15,30 @@ import os
 import statistics
 import subprocess
 import tempfile
-import time
 
 from datatrove.data import Document
+from datatrove.executor.local import LocalPipelineExecutor
 from datatrove.pipeline import filters
 from datatrove.pipeline.dedup import minhash
+from datatrove.pipeline.readers import JsonlReader
+from datatrove.pipeline.writers import JsonlWriter
 from rensa import RMinHash
 
 RULES = {"gopher_repetition": filters.GopherRepetitionFilter, "gopher_quality": filters.GopherQualityFilter,
          "c4": filters.C4QualityFilter, "fineweb": filters.FineWebQualityFilter}
 
 
+def cpu_seconds():
+    """Of this process and those that it waited for."""
+    return sum(os.times()[:4])
+
+
 def timed(runs, work):
     times = []
     for _ in range(runs):
-        begin = time.perf_counter()
+        begin = cpu_seconds()
         answer = work()
-        times.append(time.perf_counter() - begin)
+        times.append(cpu_seconds() - begin)
     return statistics.median(times), answer
 
 
@@ -44,6 +52,21 @@ def survivors(texts):
         return [int(document.id) for document in minhash.MinhashDedupFilter(f"{folder}/3").run(of, 0, 1)]
 
 
+def executed(source):
+    """The survivors of datatrove's four stages on a file, each by its local executor."""
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
+        reader = JsonlReader(os.path.dirname(source), glob_pattern=os.path.basename(source))
+        stages = [([reader, minhash.MinhashDedupSignature(f"{folder}/1")], 1),
+                  ([minhash.MinhashDedupBuckets(f"{folder}/1", f"{folder}/2")], 14),
+                  ([minhash.MinhashDedupCluster(f"{folder}/2", f"{folder}/3")], 1),
+                  ([reader, minhash.MinhashDedupFilter(f"{folder}/3"),
+                    JsonlWriter(f"{folder}/4", output_filename="${rank}.jsonl", compression=None)], 1)]
+        for number, (pipeline, tasks) in enumerate(stages):
+            LocalPipelineExecutor(pipeline, tasks=tasks, workers=1, logging_dir=f"{folder}/log{number}").run()
+        with open(f"{folder}/4/00000.jsonl") as file:
+            return [int(json.loads(line)["id"]) for line in file]
+
+
 def kept_by(name, texts):
     judge = RULES[name]()
     return [i for i, text in enumerate(texts) if judge.filter(Document(text=text, id=str(i))) is True]
@@ -55,6 +78,8 @@ def main():
     parser.add_argument("--corpus", required=True)
     parser.add_argument("--documents", type=int, default=2000)
     parser.add_argument("--runs", type=int, default=3)
+    names = [*RULES, "near_duplicates", "executor", "rensa"]
+    parser.add_argument("--tasks", nargs="+", choices=names, default=names)
     arguments = parser.parse_args()
     with open(arguments.corpus) as file:
         texts = [json.loads(line)["text"] for line, _ in zip(file, range(arguments.documents))]
@@ -63,27 +88,30 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         source, output = f"{folder}/in.jsonl", f"{folder}/out.jsonl"
         with open(source, "w") as file:
-            file.writelines(json.dumps({"id": i, "text": text}) + "\n" for i, text in enumerate(texts))
+            file.writelines(json.dumps({"id": str(i), "text": text}) + "\n" for i, text in enumerate(texts))
 
         def run(*flags):
             subprocess.run([arguments.program, "--input", source, "--output", output, "--workers", "1", "--json", *flags],
                            check=True, stdout=subprocess.DEVNULL)
             with open(output) as file:
-                return [json.loads(line)["id"] for line in file]
+                return [int(json.loads(line)["id"]) for line in file]
 
         def compare(task, flags, peer, work):
-            found, expected = run(*flags), work()
+            found = run(*flags)
+            theirs, expected = timed(1, work)
             assert found == expected, f"{task}: outputs differ"
             ours, _ = timed(arguments.runs, lambda: subprocess.run(
                 [arguments.program, "--input", source, "--output", output, "--workers", "1", "--json", *flags], check=True,
                 stdout=subprocess.DEVNULL))
-            theirs, _ = timed(1, work)
             rows.append((task, ours, megabytes / ours, peer, theirs, megabytes / theirs, theirs / ours))
 
         for name in RULES:
-            compare(name, ["--quality", name], "datatrove", lambda name=name: kept_by(name, texts))
-        compare("near duplicates", ["--near-duplicates"], "datatrove", lambda: survivors(texts))
-        ours = rows[-1][1]
+            if name in arguments.tasks:
+                compare(name, ["--quality", name], "datatrove", lambda name=name: kept_by(name, texts))
+        if "near_duplicates" in arguments.tasks:
+            compare("near duplicates", ["--near-duplicates"], "datatrove", lambda: survivors(texts))
+        if "executor" in arguments.tasks:
+            compare("near duplicates", ["--near-duplicates"], "datatrove's local executor", lambda: executed(source))
 
         def signatures():  # of words, which rensa does not split, normalize or join into 5-grams
             for text in texts:
@@ -91,9 +119,11 @@ def main():
                 signature = RMinHash(num_perm=112, seed=1)
                 signature.update([" ".join(words[i:i + 5]) for i in range(len(words) - 4)])
                 signature.digest()
-        theirs, _ = timed(arguments.runs, signatures)
-        rows.append(("signatures (ours: the whole run)", ours, megabytes / ours, "rensa", theirs, megabytes / theirs,
-                     theirs / ours))
+        if "rensa" in arguments.tasks:
+            ours, _ = timed(arguments.runs, lambda: run("--near-duplicates"))
+            theirs, _ = timed(arguments.runs, signatures)
+            rows.append(("signatures (ours: the whole run)", ours, megabytes / ours, "rensa", theirs, megabytes / theirs,
+                         theirs / ours))
     print(f"{len(texts)} documents, {megabytes:.1f} MB, {os.cpu_count()} processors\n")
     print("| task | libmeg s | MB/s | peer | peer s | MB/s | ratio |\n|---|---:|---:|---|---:|---:|---:|")
     for task, ours, speed, peer, theirs, their_speed, ratio in rows:
