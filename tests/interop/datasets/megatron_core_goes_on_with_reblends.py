@@ -277,11 +277,11 @@ class Reblend(unittest.TestCase):
                 gone |= {token for i in chosen for token in documents[prefix][i]}
                 # The last one only has other weights, and the run becomes longer: a further epoch comes.
                 flags = ["--exclude-documents", f"{prefix}={','.join(map(str, chosen))}"] if chosen else [
-                    "--new-train-samples", case["samples"][0] * 3, "--micro-batch-size", 1, "--eval-iters", 0]
+                    "--new-train-samples", case["samples"][0] * 3, "--micro-batch-size", 1, "--eval-iters", 1]
                 blend = [] if chosen else ["1", prefix]
                 with self.subTest(number=number, turn=turn):
                     case, said = self.reblend(case, consumed, blend, *flags)
-                    case["samples"] = [said["samples"], *(case["samples"][1:] if chosen else [0, 0])]
+                    case["samples"] = [said["samples"], *(case["samples"][1:] if chosen else [1, 1])]
                     after = samples_of(datasets_of(case)[0], case["samples"][0])
                     self.assertFalse(gone & {token for sample in after[consumed:] for token in sample[1]})
                 consumed = chooser.randint(consumed, case["samples"][0] - 1)
@@ -293,8 +293,8 @@ class Reblend(unittest.TestCase):
             before = answer(case)
             consumed = min(consumed, len(before[0]))
             case, said = self.reblend(case, consumed, [], "--exclude-documents", f"{prefix}={turn}", "--new-train-samples",
-                                      total, "--micro-batch-size", 1, "--eval-iters", 0)
-            case["samples"] = [total, 0, 0]
+                                      total, "--micro-batch-size", 1, "--eval-iters", 1)
+            case["samples"] = [total, 1, 1]
             after = samples_of(datasets_of(case)[0], total)
             self.assertEqual([sample[1:] for sample in after[:consumed]], [sample[1:] for sample in before[0][:consumed]])
             weights = {each["prefix"]: each["new_weight"] for each in said["datasets"]}
