@@ -174,7 +174,7 @@ def main():
             done = subprocess.run(
                 [arguments.program, "--input", f"{folder}/{name}.jsonl", "--output-prefix", f"{folder}/{name}", "--tokenizer-type",
                  "HuggingFaceTokenizer", "--tokenizer-model", f"{folder}/tokenizer", "--seq-length", str(arguments.seq_length),
-                 "--packed-parquet", "--workers", str(arguments.workers), "--json", *flags], check=True, stdout=subprocess.PIPE)
+                 "--packed-parquet", "--workers", str(arguments.workers), "--log-interval", "10000000", "--json", *flags], check=True, stdout=subprocess.PIPE)
             return (time.perf_counter() - begin, processor_seconds(resource.RUSAGE_CHILDREN) - before, json.loads(done.stdout))
 
         ours("few")

@@ -159,6 +159,13 @@ Result<Found> tokenizer_of(const MegatronCheckpoint& checkpoint) {
   return found;
 }
 
+/// Whether the tokenizer puts its first special token in front of a text, as some revisions do.
+bool begins_texts(const tokenizer::Tokenizer& tokenizer) {
+  const auto ids = tokenizer.encode("a");
+  return tokenizer.bos().has_value() && ids.has_value() && !ids->empty() &&
+         ids->front() == *tokenizer.bos();
+}
+
 /// tokenizer_config.json for files that come without one.
 std::string config_json(const char* tokenizer_class, const tokenizer::Tokenizer& tokenizer,
                         const nlohmann::ordered_json& rules) {
@@ -192,8 +199,10 @@ Status add_files(const TokenizerOptions& options, const tokenizer::Tokenizer& to
     config = config_json("GPT2Tokenizer", tokenizer, {{"add_prefix_space", false}});
   } else if (options.tokenizer_type == "Llama2Tokenizer") {
     files = {{"tokenizer.model", options.tokenizer_model}};
-    config = config_json("LlamaTokenizer", tokenizer,
-                         {{"add_bos_token", true}, {"add_eos_token", false}, {"legacy", false}});
+    // Only releases before 5 of transformers look at `legacy`: a text's first space counts, too.
+    config = config_json(
+        "LlamaTokenizer", tokenizer,
+        {{"add_bos_token", begins_texts(tokenizer)}, {"add_eos_token", false}, {"legacy", true}});
   } else if (options.tokenizer_type == "HuggingFaceTokenizer") {
     const fs::path model(options.tokenizer_model);
     std::error_code ignored;

@@ -127,9 +127,7 @@ Result<std::optional<TokenizerOptions>> gpt2_tokenizer(const Folder& folder,
 Result<std::optional<TokenizerOptions>> llama_tokenizer(const Folder& folder,
                                                         const TokenizerConfig& config) {
   constexpr std::string_view kFile = "tokenizer.model";
-  if (!config.add_bos_token.value_or(true) || config.add_eos_token.value_or(false)) {
-    return refuse(folder, kFile, "add_bos_token is not set, or add_eos_token is");
-  }
+  if (config.add_eos_token.value_or(false)) return refuse(folder, kFile, "add_eos_token is set");
   TokenizerOptions options;
   options.tokenizer_type = "Llama2Tokenizer";
   options.tokenizer_model = folder.path(kFile);
