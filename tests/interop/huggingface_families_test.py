@@ -145,7 +145,9 @@ class Families(unittest.TestCase):
                     model = AutoModelForCausalLM.from_pretrained(self.path(back), attn_implementation="eager").eval()
                     with torch.no_grad():
                         tokens = tokens_of(1, LENGTH)
-                        self.assertTrue(torch.equal(model(tokens).logits, self.models[name](tokens).logits))
+                        difference = (model(tokens).logits - self.models[name](tokens).logits).abs().max().item()
+                        # Two spellings of GELU differ by rounding.
+                        self.assertLess(difference, 1e-5)
 
     def assert_same_config(self, expected, found):
         # Sizes and settings that are said in several ways, or that nothing reads.
