@@ -44,18 +44,6 @@ std::string what_was_removed(const CleanSummary& summary) {
 }
 
 constexpr int64_t kLeastMemory = int64_t{1} << 20;
-constexpr std::string_view kSplitPlace = "{split}";
-
-std::vector<std::string> output_paths(const CleanOptions& options) {
-  if (options.splits.empty()) return {options.output};
-  std::vector<std::string> paths;
-  for (const Split& split : options.splits) {
-    std::string path = options.output;
-    const size_t place = path.find(kSplitPlace);
-    paths.push_back(path.replace(place, kSplitPlace.size(), split.name));
-  }
-  return paths;
-}
 
 /// Refuses what a stage would ignore.
 Status check_stage(const CleanOptions& options) {
@@ -65,6 +53,10 @@ Status check_stage(const CleanOptions& options) {
     return make_error(StatusCode::kInvalidArgument, "`minhash_stage`: {}", message);
   };
   if (options.minhash_folder.empty()) return invalid("requires `minhash_folder`");
+  if (options.resume) {
+    return Status(StatusCode::kUnsupported,
+                  "`resume`: cannot be combined with `minhash_stage`: use more shards");
+  }
   const bool counts_ngrams = options.decontaminate && options.decontaminate->key_threshold > 0;
   if (!options.near_duplicates || options.exact_duplicates || options.shuffle ||
       options.id_prefix || !options.splits.empty() || options.max_documents || counts_ngrams) {
@@ -228,14 +220,16 @@ Status check_can_be_read_twice(const std::vector<std::string>& inputs) {
   return {};
 }
 
-preprocess::ReadTextsOptions reading_of(const CleanOptions& options, bool in_order) {
+preprocess::ReadTextsOptions reading_of(const CleanOptions& options, bool in_order,
+                                        const preprocess::ReadPosition& start_at = {}) {
   return {.inputs = options.inputs,
           .input = options.input,
           .max_documents = std::nullopt,
           .json_keys = options.json_keys,
           .on_error = options.on_error,
           .chunk_bytes = options.chunk_bytes,
-          .in_order = in_order};
+          .in_order = in_order,
+          .start_at = start_at};
 }
 
 /// The n-grams of the test sets that documents are compared with. Reads all documents.
@@ -261,8 +255,12 @@ Result<std::optional<TestNgrams>> read_ngrams(const CleanOptions& options,
 
 Status open_outputs(const CleanOptions& options, SharedState& shared) {
   for (const std::string& path : output_paths(options)) {
-    if (options.dataset) MEG_RETURN_IF_ERROR(preprocess::make_way_for_datasets(path));
-    MEG_ASSIGN_OR_RETURN(Output output, Output::create(options, path));
+    std::optional<OutputMark> resume_at;
+    if (shared.journal) resume_at = shared.journal->checkpoint().outputs[shared.outputs.size()];
+    // A journal of this output without splits is this run's own.
+    const bool is_own = shared.journal && path == options.output;
+    if (!is_own) MEG_RETURN_IF_ERROR(preprocess::RunJournal::make_way(path));
+    MEG_ASSIGN_OR_RETURN(Output output, Output::create(options, path, resume_at));
     shared.summary.outputs.push_back({.path = output.path()});
     shared.outputs.push_back(std::move(output));
   }
@@ -280,12 +278,72 @@ Status commit_outputs(const CleanOptions& options, SharedState& shared) {
     MEG_RETURN_IF_ERROR(packer.pack(empty));
     MEG_RETURN_IF_ERROR(shared.write(empty));
   }
-  MEG_RETURN_IF_ERROR(Output::commit_all(shared.outputs, shared.sources));
+  summary.output_bytes = shared.output_bytes;
   if (summary.kept == 0) {
     summary.warnings.push_back(
         fmt::format("no documents: {} is empty ({})", options.output, what_was_removed(summary)));
   }
+  if (!shared.journal) return Output::commit_all(shared.outputs, shared.sources, {});
+  // From here on a killed process is finished by finished_run().
+  const auto save = [&]() -> Status {
+    CleanCheckpoint end;
+    end.summary = summary;
+    MEG_RETURN_IF_ERROR(shared.write_checkpoint({}, end));
+    return shared.journal->save_complete(end);
+  };
+  MEG_RETURN_IF_ERROR(Output::commit_all(shared.outputs, shared.sources, save));
+  shared.journal->remove_files();
   return {};
+}
+
+/// The run that an earlier process brought to its end, or nearly.
+Result<CleanSummary> finished_run(const CleanOptions& options, const CleanJournal& journal) {
+  const CleanCheckpoint& end = journal.checkpoint();
+  const std::vector<std::string> paths = output_paths(options);
+  if (const Status status = Output::publish_all(options, paths, end.outputs); !status.ok()) {
+    return make_error(status.code(),
+                      "{}: {} says that the run is complete: remove it to start over",
+                      status.message(), journal.path());
+  }
+  journal.remove_files();
+  CleanSummary summary = end.summary;
+  summary.was_finished = true;
+  return summary;
+}
+
+/// Takes up where the journal's process was.
+Status restore(SharedState& shared) {
+  MEG_ASSIGN_OR_RETURN(shared.held_file, shared.journal->open_held());
+  if (!shared.journal->has_checkpoint()) return {};
+  const CleanCheckpoint& from = shared.journal->checkpoint();
+  if (from.summary.steps.size() != shared.summary.steps.size()) return shared.journal->damaged();
+  std::vector<OutputCounts> outputs = std::move(shared.summary.outputs);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    outputs[i].documents = from.summary.outputs[i].documents;
+    outputs[i].text_bytes = from.summary.outputs[i].text_bytes;
+  }
+  shared.summary = from.summary;
+  shared.summary.outputs = std::move(outputs);
+  shared.output_bytes = from.summary.output_bytes;
+  shared.held = from.held;
+  shared.held_bytes = from.held_bytes;
+  shared.held_pieces = from.held_pieces;
+  return shared.journal->replay(shared.exact ? &*shared.exact : nullptr,
+                                shared.near ? &*shared.near : nullptr);
+}
+
+/// That of a run that is to be resumed; none of another one, which makes way for it.
+Result<std::unique_ptr<CleanJournal>> open_journal(const CleanOptions& options) {
+  if (options.resume && options.verify_jaccard) {
+    return Status(StatusCode::kUnsupported,
+                  "`resume`: cannot be combined with `verify_jaccard` yet, whose shingles are not "
+                  "kept");
+  }
+  if (options.resume) return CleanJournal::open(options);
+  if (!options.splits.empty()) {
+    MEG_RETURN_IF_ERROR(preprocess::RunJournal::make_way(options.output));
+  }
+  return std::unique_ptr<CleanJournal>();
 }
 
 void add_step(std::string name, CleanSummary& summary) {
@@ -301,8 +359,11 @@ Status read_inputs(const CleanOptions& options, const std::vector<StepPlan>& pla
     visitors.push_back(
         cleaners.emplace_back(make_part_cleaner(options, plans, ngrams, shared)).get());
   }
-  MEG_ASSIGN_OR_RETURN(const preprocess::ReadTextsSummary texts,
-                       preprocess::read_texts(reading_of(options, true), visitors, progress));
+  preprocess::ReadPosition start_at;
+  if (shared.journal) start_at = shared.journal->checkpoint().position;
+  MEG_ASSIGN_OR_RETURN(
+      const preprocess::ReadTextsSummary texts,
+      preprocess::read_texts(reading_of(options, true, start_at), visitors, progress));
   CleanSummary& summary = shared.summary;
   shared.sources = texts.sources;
   summary.documents = texts.documents;
@@ -311,7 +372,12 @@ Status read_inputs(const CleanOptions& options, const std::vector<StepPlan>& pla
   summary.skipped_lines = texts.skipped_lines;
   summary.skipped_examples = texts.skipped_examples;
   summary.warnings = texts.warnings;
-  return {};
+  if (!shared.journal) return {};
+  MEG_ASSIGN_OR_RETURN(CleanCheckpoint read, shared.begin_checkpoint());
+  const preprocess::ReadPosition end{
+      .input = std::ssize(texts.sources), .offset = 0, .lines = 0, .summary = texts};
+  MEG_RETURN_IF_ERROR(shared.write_checkpoint(end, read));
+  return shared.save_checkpoint(read);
 }
 
 /// The first stage of a share.
@@ -396,13 +462,20 @@ Result<CleanSummary> clean(const CleanOptions& asked, const ProgressCallback& pr
   if (options.minhash_stage == MinHashStage::kBuckets) return write_bucket_pairs(options, progress);
   if (options.minhash_stage == MinHashStage::kClusters) return write_removed(options, progress);
   if (options.minhash_stage == MinHashStage::kFilter) return filter_shard(options, progress);
+  SharedState shared;
+  if (options.minhash_stage == MinHashStage::kAll) {
+    // Before anything is read: a run that has only to be published needs no input.
+    MEG_ASSIGN_OR_RETURN(shared.journal, open_journal(options));
+    if (shared.journal && shared.journal->is_complete()) {
+      return finished_run(options, *shared.journal);
+    }
+  }
   MEG_ASSIGN_OR_RETURN(const std::vector<StepPlan> plans, plan_steps(options));
   MEG_ASSIGN_OR_RETURN(std::optional<TestNgrams> ngrams, read_ngrams(options, plans, progress));
   TestNgrams* const looked_for = ngrams ? &*ngrams : nullptr;
   if (options.minhash_stage == MinHashStage::kSignatures) {
     return write_signatures(options, plans, looked_for, progress);
   }
-  SharedState shared;
   std::vector<StepCounts>& steps = shared.summary.steps;
   for (const StepPlan& plan : plans) add_step(plan.name, shared.summary);
   if (options.decontaminate) add_step("decontaminate", shared.summary);
@@ -415,13 +488,14 @@ Result<CleanSummary> clean(const CleanOptions& asked, const ProgressCallback& pr
   if (options.near_duplicates) {
     add_step("near_duplicates", shared.summary);
     shared.near.emplace(options.output, memory, options.kept_duplicate, options.verify_jaccard);
-    shared.near_counts = &steps.back();
   }
-  if (options.exact_duplicates) shared.exact_counts = &steps[own_steps];
   shared.read_held = [&shared](int64_t offset, std::span<std::byte> into) {
     return shared.held_file.read_at(offset, into);
   };
   MEG_RETURN_IF_ERROR(open_outputs(options, shared));
+  if (shared.journal) MEG_RETURN_IF_ERROR(restore(shared));
+  if (shared.exact) shared.exact_counts = &steps[own_steps];
+  if (shared.near) shared.near_counts = &steps.back();
   MEG_RETURN_IF_ERROR(read_inputs(options, plans, looked_for, shared, progress));
   if (shared.held > 0) MEG_RETURN_IF_ERROR(release_held(options, shared, progress));
   MEG_RETURN_IF_ERROR(commit_outputs(options, shared));

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -9,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "libmeg/base/dtype.h"
@@ -154,6 +156,15 @@ struct CleanOptions {
   uint64_t seed = 1234;  ///< Of sample, splits and shuffle.
   std::string hash_key;  ///< The JSON key whose values sample and splits go by; empty: the text.
 
+  /// Continues where an earlier process with the same options was killed, according to
+  /// `<output>.resume/journal`; does nothing if that one finished. Such a run keeps its state when
+  /// it is killed or fails. Not with minhash_stage, pipes and standard input.
+  bool resume = false;
+  /// Names and values of all that the output depends on but the inputs: a change is an error.
+  std::vector<std::pair<std::string, std::string>> resume_identity;
+  /// How much work a killed process may lose.
+  std::chrono::milliseconds checkpoint_interval{2000};
+
   /// Of what is known of documents to find duplicates; what exceeds it goes to temporary files
   /// beside the output.
   int64_t memory = int64_t{1} << 30;
@@ -215,6 +226,7 @@ struct CleanSummary {
   int64_t joined_pairs = 0;     ///< Of those; with `verify_jaccard` those that are similar.
   std::vector<std::string> skipped_examples;
   std::vector<std::string> warnings;
+  bool was_finished = false;  ///< By an earlier process: this one only published the outputs.
 };
 
 /// Numbers from 0 up to 1 that depend on nothing but `value` and the seed, so that documents that
@@ -243,7 +255,8 @@ std::span<const std::string_view> quality_rules();
 /// The bytes depend neither on the number of workers nor on chunk_bytes. Memory is bounded by
 /// workers x chunk, the longest line and `memory`; for near_duplicates add 12 bytes a document, 8
 /// more for kLongest, kHighest and kLowest, and 8 more for verify_jaccard. The output appears at
-/// the end; after an error nothing is left behind. Errors: as read_texts().
+/// the end; after an error nothing is left behind, unless the run can be resumed. Errors: as
+/// read_texts().
 Result<CleanSummary> clean(const CleanOptions& options, const ProgressCallback& progress);
 
 }  // namespace meg::cleaning

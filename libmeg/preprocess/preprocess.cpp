@@ -349,12 +349,6 @@ Result<PreprocessSummary> finished_run(const PreprocessOptions& options, DType d
 
 }  // namespace
 
-Status make_way_for_datasets(const std::string& output_prefix) {
-  PreprocessOptions options;
-  options.output_prefix = output_prefix;
-  return ResumeJournal::make_way(options);
-}
-
 Result<DType> dataset_dtype(std::optional<DType> asked, dataset::IndexFormat format,
                             const tokenizer::Tokenizer& tokenizer) {
   const bool is_tntidx = format == dataset::IndexFormat::kTntidx;

@@ -103,11 +103,6 @@ struct PreprocessSummary {
 Result<DType> dataset_dtype(std::optional<DType> asked, dataset::IndexFormat format,
                             const tokenizer::Tokenizer& tokenizer);
 
-/// For others that write datasets at `<output_prefix>_<key>_document`: removes the journal of a
-/// finished preprocess(), which would no longer be true. kInvalidArgument where a run is
-/// unfinished.
-Status make_way_for_datasets(const std::string& output_prefix);
-
 /// Texts (JSON, csv, plain) -> token datasets, one for every key, in one pass.
 ///
 /// Neither the bytes nor the reported error, which is the first one in the input, depend on the

@@ -49,7 +49,11 @@ class Reading {
   Reading(const ReadTextsOptions& options, TextSource& source)
       : options_(options),
         source_(source),
-        documents_left_(options.max_documents.value_or(std::numeric_limits<int64_t>::max())) {}
+        documents_left_(options.max_documents.value_or(std::numeric_limits<int64_t>::max())),
+        places_(options.start_at.input, options.start_at.lines),
+        summary_(options.start_at.summary),
+        input_(options.start_at.input),
+        lines_(options.start_at.lines) {}
 
   /// Reads with as many threads as there are visitors.
   Result<ReadTextsSummary> run(std::span<TextVisitor* const> visitors,
@@ -65,9 +69,7 @@ class Reading {
                     places_.describe(source_, first->first, first->second));
     }
     if (!status_.ok()) return status_;
-    for (const auto& [chunk, bad] : bad_lines_) {
-      summary_.skipped_examples.push_back(places_.describe(source_, chunk, bad));
-    }
+    for (const auto& [chunk, bad] : bad_lines_) add_example(chunk, bad);
     summary_.sources = source_.names();
     summary_.warnings = source_.notes();
     return summary_;
@@ -178,6 +180,7 @@ class Reading {
     }
     if (!wait_for_turn(settled_, chunk.number)) return;
     bool more = true;
+    ReadPosition end;
     if (error.ok()) {
       const Result<bool> settled = visitor.settle();
       error = settled.status();
@@ -187,14 +190,23 @@ class Reading {
       const std::lock_guard lock(mutex_);
       if (!more) last_part_ = chunk.number;
       finish(chunk, counts, text_bytes, std::move(error));
+      end = move_on(chunk, counts.lines);
       take_turn(settled_);
     }
     error = visitor.pack();
     if (!wait_for_turn(written_, chunk.number)) return;
-    if (error.ok()) error = visitor.write();
+    if (error.ok()) error = visitor.write(end);
+    const bool is_written = error.ok();
+    {
+      const std::lock_guard lock(mutex_);
+      if (!is_written) stop(std::move(error), chunk.number);
+      take_turn(written_);
+    }
+    if (!is_written) return;
+    error = visitor.end_part();
+    if (error.ok()) return;
     const std::lock_guard lock(mutex_);
-    if (!error.ok()) stop(std::move(error), chunk.number);
-    take_turn(written_);
+    stop(std::move(error), chunk.number);
   }
 
   void finish(const TextChunk& chunk, const DocumentCounts& counts, int64_t text_bytes,
@@ -206,12 +218,29 @@ class Reading {
     summary_.text_bytes += text_bytes;
     summary_.skipped_lines += counts.bad_line_count;
     if (chunk.number == last_part_ && error.ok()) return;  // Its bad line is none.
-    keep_first(chunk.number, counts.bad_lines);
+    if (options_.in_order && options_.on_error == OnError::kSkip) {
+      for (const BadLine& bad : counts.bad_lines) add_example(chunk.number, bad);
+    } else {
+      keep_first(chunk.number, counts.bad_lines);
+    }
     const bool is_bad = counts.bad_line_count > 0 && options_.on_error == OnError::kFail;
     if (is_bad || documents_left_ == 0) stopped_ = true;
     turn_changed_.notify_all();
     if (!error.ok()) stop(std::move(error), chunk.number);
     if (!chunk.error.ok() && documents_left_ > 0) stop(chunk.error, chunk.number);
+  }
+
+  /// The end of the part that was settled.
+  ReadPosition move_on(const TextChunk& chunk, int64_t lines) {
+    lines_ = (chunk.input == input_ ? lines_ : 0) + lines;
+    input_ = chunk.input;
+    return {.input = input_, .offset = chunk.end, .lines = lines_, .summary = summary_};
+  }
+
+  /// Parts before the chunk must have been added.
+  void add_example(int64_t chunk, const BadLine& bad) {
+    if (summary_.skipped_examples.size() >= DocumentCounts::kReportedBadLines) return;
+    summary_.skipped_examples.push_back(places_.describe(source_, chunk, bad));
   }
 
   /// Keeps the first bad lines of the input.
@@ -258,6 +287,7 @@ class Reading {
 
   // In order.
   std::condition_variable turn_changed_;
+  int64_t input_, lines_;                                    // of the last settled part's end
   int64_t settled_ = 0;                                      // parts
   int64_t written_ = 0;                                      // parts
   int64_t last_part_ = std::numeric_limits<int64_t>::max();  // that counts
@@ -276,6 +306,8 @@ Result<ReadTextsSummary> read_texts(const ReadTextsOptions& options,
   }
   // Which documents are the first ones depends on the order, so one thread reads them.
   if (options.max_documents) visitors = visitors.first(1);
+  const ReadPosition& from = options.start_at;
+  MEG_RETURN_IF_ERROR(source.start_at(static_cast<int>(from.input), from.offset));
   return Reading(options, source).run(visitors, progress);
 }
 

@@ -16,6 +16,25 @@
 
 namespace meg::preprocess {
 
+struct ReadTextsSummary {
+  int64_t documents = 0;
+  int64_t input_bytes = 0;  ///< Read.
+  int64_t text_bytes = 0;   ///< UTF-8 of the texts.
+  int64_t skipped_lines = 0;
+  std::vector<std::string> skipped_examples;  ///< Messages of the first skipped lines.
+  std::vector<std::string> sources;           ///< Names of the inputs, by their numbers in places.
+  std::vector<std::string> warnings;          ///< What the user should look at; mostly empty.
+};
+
+/// Where a part of the input ends.
+struct ReadPosition {
+  int64_t input = 0;   ///< Its number among the sources.
+  int64_t offset = 0;  ///< In its content.
+  int64_t lines = 0;   ///< Of that input, before there.
+  /// Of all that was read up to there, without sources and warnings.
+  ReadTextsSummary summary;
+};
+
 /// Which texts read_texts reads; as PreprocessOptions.
 struct ReadTextsOptions {
   std::vector<std::string> inputs;
@@ -28,16 +47,9 @@ struct ReadTextsOptions {
   /// Visitors end parts in the order of the input, and say when it is enough: TextVisitor::settle.
   /// Not with max_documents.
   bool in_order = false;
-};
-
-struct ReadTextsSummary {
-  int64_t documents = 0;
-  int64_t input_bytes = 0;  ///< Read.
-  int64_t text_bytes = 0;   ///< UTF-8 of the texts.
-  int64_t skipped_lines = 0;
-  std::vector<std::string> skipped_examples;  ///< Messages of the first skipped lines.
-  std::vector<std::string> sources;           ///< Names of the inputs, by their numbers in places.
-  std::vector<std::string> warnings;          ///< What the user should look at; mostly empty.
+  /// With in_order: where the first part begins, as an earlier call with the same other options
+  /// told TextVisitor::write(). kCorruption where no part ended there.
+  ReadPosition start_at;
 };
 
 /// Takes texts one after another; used by one thread at a time.
@@ -62,7 +74,7 @@ class TextVisitor {
   /// document. An error ends the work.
   virtual Status visit(std::string_view text) = 0;
 
-  // With ReadTextsOptions::in_order a part ends in three steps.
+  // With ReadTextsOptions::in_order a part ends in these steps.
 
   /// Called when the parts before it are settled, one visitor at a time. False: it is enough, no
   /// later part counts, nor does a bad line after this part's documents.
@@ -71,8 +83,12 @@ class TextVisitor {
   /// Called then, by all visitors at once.
   virtual Status pack() { return {}; }
 
-  /// Called when the parts before it are written, one visitor at a time.
-  virtual Status write() { return {}; }
+  /// Called when the parts before it are written, one visitor at a time. end: of the part; the
+  /// summary counts the parts up to it.
+  virtual Status write(const ReadPosition& /*end*/) { return {}; }
+
+  /// Called at last, by all visitors at once.
+  virtual Status end_part() { return {}; }
 };
 
 /// Hands every text of the inputs to one of the visitors, each of which has a thread of its own.

@@ -143,8 +143,10 @@ TEST_F(ReadTextsTest, IsCancelledByItsProgress) {
 /// What visitors do in order goes into one list that they share.
 class OrderedCollector : public TextVisitor {
  public:
-  OrderedCollector(Texts& settled, Texts& written, size_t wanted)
-      : settled_(settled), written_(written), wanted_(wanted) {}
+  /// ends: receives where each part ends, and how many texts were written then.
+  OrderedCollector(Texts& settled, Texts& written, size_t wanted,
+                   std::vector<std::pair<ReadPosition, size_t>>& ends)
+      : settled_(settled), written_(written), wanted_(wanted), ends_(ends) {}
 
   void begin_part(int64_t /*number*/) override { part_.clear(); }
 
@@ -165,8 +167,9 @@ class OrderedCollector : public TextVisitor {
     return settled_.size() < wanted_;
   }
 
-  Status write() override {
+  Status write(const ReadPosition& end) override {
     written_.insert(written_.end(), part_.begin(), part_.end());
+    ends_.emplace_back(end, written_.size());
     return {};
   }
 
@@ -174,6 +177,7 @@ class OrderedCollector : public TextVisitor {
   Texts& settled_;
   Texts& written_;
   size_t wanted_;
+  std::vector<std::pair<ReadPosition, size_t>>& ends_;
   std::string_view json_;
   Texts part_;
 };
@@ -187,7 +191,8 @@ TEST_F(ReadTextsTest, EndsPartsInTheOrderOfTheInput) {
   options_.in_order = true;
   const auto read_in_order = [&](size_t visitors, size_t wanted) {
     Texts settled, written;
-    std::vector<OrderedCollector> collectors(visitors, {settled, written, wanted});
+    std::vector<std::pair<ReadPosition, size_t>> ends;
+    std::vector<OrderedCollector> collectors(visitors, {settled, written, wanted, ends});
     std::vector<TextVisitor*> all;
     for (OrderedCollector& collector : collectors) all.push_back(&collector);
     const auto summary = read_texts(options_, all, {});
@@ -209,6 +214,49 @@ TEST_F(ReadTextsTest, EndsPartsInTheOrderOfTheInput) {
       EXPECT_THAT(read_in_order(visitors, 1 << 20).first,
                   HasSubstr(": line 2001, byte 1: expected "));
     }
+  }
+}
+
+TEST_F(ReadTextsTest, GoesOnWhereAPartEnded) {
+  Texts texts;
+  for (int i = 0; i < 400; ++i) texts.push_back("text " + std::to_string(i));
+  write(lines_of(texts) + "no json\n\n" + lines_of(texts) + "none\n" + lines_of(texts));
+  options_.inputs.push_back(options_.inputs.front());
+  options_.in_order = true;
+  options_.on_error = OnError::kSkip;
+  options_.chunk_bytes = 700;
+  const auto read_from = [&](const ReadPosition& begin, Texts& written) {
+    Texts settled;
+    std::vector<std::pair<ReadPosition, size_t>> ends;
+    std::vector<OrderedCollector> collectors(2, {settled, written, 1 << 20, ends});
+    std::vector<TextVisitor*> all;
+    for (OrderedCollector& collector : collectors) all.push_back(&collector);
+    options_.start_at = begin;
+    const auto summary = read_texts(options_, all, {});
+    EXPECT_TRUE(summary.has_value());
+    return std::pair(*summary, ends);
+  };
+  const auto text_of = [](const ReadTextsSummary& summary) {
+    std::string text =
+        std::to_string(summary.documents) + " " + std::to_string(summary.input_bytes) + " " +
+        std::to_string(summary.text_bytes) + " " + std::to_string(summary.skipped_lines);
+    for (const std::string& example : summary.skipped_examples) text += "\n" + example;
+    return text;
+  };
+  Texts whole;
+  const auto [summary, ends] = read_from({}, whole);
+  EXPECT_EQ(whole.size(), 2400U);
+  EXPECT_EQ(summary.skipped_lines, 4);
+  EXPECT_THAT(summary.skipped_examples,
+              testing::ElementsAre(HasSubstr("line 401, "), HasSubstr("line 803, "),
+                                   HasSubstr("line 401, "), HasSubstr("line 803, ")));
+  for (size_t i = 0; i < ends.size(); i += 7) {
+    Texts rest;
+    const auto resumed = read_from(ends[i].first, rest);
+    ASSERT_EQ(rest.size(), whole.size() - ends[i].second);
+    ASSERT_TRUE(std::equal(rest.begin(), rest.end(),
+                           whole.begin() + static_cast<std::ptrdiff_t>(ends[i].second)));
+    ASSERT_EQ(text_of(resumed.first), text_of(summary)) << i;
   }
 }
 

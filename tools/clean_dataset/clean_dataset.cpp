@@ -31,6 +31,7 @@
 #include "tools/common/json_output.h"
 #include "tools/common/progress_bar.h"
 #include "tools/common/report.h"
+#include "tools/common/resume_identity.h"
 #include "tools/common/run_program.h"
 
 namespace meg::tools {
@@ -228,6 +229,8 @@ void declare(Flags& flags, Arguments& arguments) {
   flags.value("--memory", &arguments.memory, "SIZE",
               "memory for finding duplicates, such as 512MiB; what exceeds it goes to files beside "
               "the output");
+  flags.toggle("--resume", &options.resume,
+               "continue where the same command was killed; do nothing if it had finished");
   flags.value("--workers", &arguments.workers, "N", "threads").range(1, 4096);
   flags.value("--log-interval", &arguments.log_interval, "N",
               "documents between progress lines if standard error is not a terminal");
@@ -363,7 +366,25 @@ Status finish(Arguments& arguments) {
   return add_key_rules(arguments, options.key_rules);
 }
 
+/// What a resumed run must have alike: the flags and the files that they name.
+Status identify(const Flags& flags, Arguments& arguments) {
+  cleaning::CleanOptions& options = arguments.options;
+  if (!options.resume) return {};
+  Identity& identity = options.resume_identity;
+  identity = flag_identity(flags);
+  std::vector<std::string> files = {arguments.urls.blacklist, arguments.urls.patterns};
+  const auto& test_sets = arguments.decontaminate.test_sets;
+  files.insert(files.end(), test_sets.begin(), test_sets.end());
+  for (const std::string& file : files) {
+    if (!file.empty()) MEG_RETURN_IF_ERROR(add_file_identities(file, identity));
+  }
+  MEG_ASSIGN_OR_RETURN(const Identity tokenizer, tokenizer_identity(arguments.args));
+  identity.insert(identity.end(), tokenizer.begin(), tokenizer.end());
+  return {};
+}
+
 void print_summary(const cleaning::CleanSummary& summary, bool is_dataset, double seconds) {
+  if (summary.was_finished) fmt::print("already finished: nothing to do\n");
   fmt::print("documents: {}\nbytes: {}\n", summary.documents, summary.text_bytes);
   for (const cleaning::StepCounts& step : summary.steps) {
     fmt::print("{}: removed {} of {} documents, {} of {} bytes\n", step.name, step.removed,
@@ -427,6 +448,7 @@ void print_json_summary(const cleaning::CleanSummary& summary, double seconds) {
   object["kept"] = summary.kept;
   object["kept_bytes"] = summary.kept_text_bytes;
   object["output_bytes"] = summary.output_bytes;
+  object["already_finished"] = summary.was_finished;
   object["seconds"] = seconds;
   print_json(object);
 }
@@ -506,6 +528,7 @@ int main(int argc, const char* const* argv) {
   if (const std::optional<int> code = flags.parse(argc, argv)) return *code;
   stop_at_signals();
   Status status = finish(arguments);
+  if (status.ok()) status = identify(flags, arguments);
   if (status.ok()) status = run(arguments);
   return status.ok() ? 0 : fail_by_code(status);
 }

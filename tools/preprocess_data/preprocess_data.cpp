@@ -24,8 +24,8 @@
 #include "tools/common/json_output.h"
 #include "tools/common/progress_bar.h"
 #include "tools/common/report.h"
+#include "tools/common/resume_identity.h"
 #include "tools/common/run_program.h"
-#include "tools/preprocess_data/resume_identity.h"
 
 namespace meg::tools {
 namespace {

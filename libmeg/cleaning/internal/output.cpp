@@ -58,6 +58,9 @@ Result<std::string> zstandard(std::string_view text) {
 /// end-of-document token.
 constexpr size_t kLongestText = std::numeric_limits<int32_t>::max() - 1;
 
+/// After the names of files that another process can resume. `.resume` is the journal's folder.
+constexpr const char* kUnfinished = ".unfinished";
+
 std::string dataset_prefix(const CleanOptions& options, const std::string& path) {
   return fmt::format("{}_{}_document", path, options.json_keys.front());
 }
@@ -71,6 +74,17 @@ bool is_txt(const CleanOptions& options) {
     if (path.ends_with(ending)) path.remove_suffix(ending.size());
   }
   return path.ends_with(".txt");
+}
+
+std::vector<std::string> output_paths(const CleanOptions& options) {
+  if (options.splits.empty()) return {options.output};
+  std::vector<std::string> paths;
+  for (const Split& split : options.splits) {
+    std::string path = options.output;
+    const size_t place = path.find(kSplitPlace);
+    paths.push_back(path.replace(place, kSplitPlace.size(), split.name));
+  }
+  return paths;
 }
 
 std::vector<std::string> output_files(const CleanOptions& options, const std::string& path) {
@@ -122,35 +136,96 @@ Status BlockPacker::tokenize(OutputBlock& block) {
   return {};
 }
 
-Result<Output> Output::create(const CleanOptions& options, const std::string& path) {
+Result<Output> Output::create(const CleanOptions& options, const std::string& path,
+                              const std::optional<OutputMark>& resume_at) {
+  using Mark = dataset::IndexedDatasetBuilder::Mark;
   Output output;
   if (!options.dataset) {
     output.path_ = path;
-    MEG_ASSIGN_OR_RETURN(output.file_, io::AtomicFile::create(path));
+    if (!resume_at) {
+      MEG_ASSIGN_OR_RETURN(output.file_, io::AtomicFile::create(path));
+      return output;
+    }
+    MEG_ASSIGN_OR_RETURN(output.file_, io::AtomicFile::open_kept(path, kUnfinished));
+    MEG_RETURN_IF_ERROR(output.file_.truncate(resume_at->bytes));
+    output.bytes_ = resume_at->bytes;
     return output;
   }
   const DatasetOutput& dataset = *options.dataset;
   output.path_ = dataset_prefix(options, path);
-  MEG_ASSIGN_OR_RETURN(output.builder_, dataset::IndexedDatasetBuilder::create(
-                                            output.path_, {.format = dataset.format,
-                                                           .dtype = *dataset.dtype,
-                                                           .tokenizer = dataset.tokenizer}));
+  dataset::IndexedDatasetBuilder::Options builder_options{
+      .format = dataset.format, .dtype = *dataset.dtype, .tokenizer = dataset.tokenizer};
+  std::optional<int64_t> documents;
+  if (resume_at) {
+    builder_options.resume_at = Mark{resume_at->sequences, resume_at->documents, resume_at->tokens};
+    documents = resume_at->documents;
+  }
+  MEG_ASSIGN_OR_RETURN(output.builder_,
+                       dataset::IndexedDatasetBuilder::create(output.path_, builder_options));
   if (dataset.provenance) {
-    MEG_ASSIGN_OR_RETURN(output.provenance_, dataset::ProvenanceWriter::create(output.path_));
+    MEG_ASSIGN_OR_RETURN(output.provenance_,
+                         dataset::ProvenanceWriter::create(output.path_, documents));
   }
   return output;
 }
 
 Status Output::write(const OutputBlock& block) {
   const auto bytes = std::as_bytes(std::span(block.bytes));
-  if (!builder_) return file_.write(bytes);
+  if (!builder_) {
+    if (!bytes_) return file_.write(bytes);
+    MEG_RETURN_IF_ERROR(file_.write_at(*bytes_, bytes));
+    *bytes_ += std::ssize(bytes);
+    return {};
+  }
   if (provenance_) MEG_RETURN_IF_ERROR(provenance_->append(block.places));
   MEG_ASSIGN_OR_RETURN(const int64_t offset,
                        builder_->reserve(block.sequence_lengths, block.document_sequence_counts));
   return builder_->write_at(offset, bytes);
 }
 
-Status Output::commit_all(std::span<Output> outputs, const std::vector<std::string>& sources) {
+Result<OutputMark> Output::mark() {
+  if (!builder_) return OutputMark{.bytes = *bytes_};
+  if (provenance_) MEG_RETURN_IF_ERROR(provenance_->flush());
+  MEG_ASSIGN_OR_RETURN(const auto mark, builder_->mark());
+  return OutputMark{.sequences = mark.sequences, .documents = mark.documents, .tokens = mark.items};
+}
+
+Status Output::sync() {
+  if (!builder_) {
+    io::AtomicFile* const file = &file_;
+    return io::AtomicFile::flush_all({&file, 1});
+  }
+  if (provenance_) MEG_RETURN_IF_ERROR(provenance_->sync());
+  return builder_->sync();
+}
+
+Status Output::publish_all(const CleanOptions& options, std::span<const std::string> paths,
+                           std::span<const OutputMark> marks) {
+  std::vector<io::AtomicFile::Kept> files;
+  std::vector<dataset::IndexedDatasetBuilder::Finished> datasets;
+  for (size_t i = 0; i < paths.size(); ++i) {
+    const OutputMark& mark = marks[i];
+    if (!options.dataset) {
+      files.push_back({.path = paths[i], .suffix = kUnfinished, .size = mark.bytes});
+      continue;
+    }
+    datasets.push_back({.prefix = dataset_prefix(options, paths[i]),
+                        .format = options.dataset->format,
+                        .dtype = *options.dataset->dtype,
+                        .mark = {mark.sequences, mark.documents, mark.tokens},
+                        .tokenizer = options.dataset->tokenizer});
+  }
+  if (!options.dataset) return io::AtomicFile::publish_kept(files);
+  MEG_RETURN_IF_ERROR(dataset::IndexedDatasetBuilder::publish_all(datasets));
+  for (const auto& finished : datasets) {
+    if (!options.dataset->provenance) break;
+    MEG_RETURN_IF_ERROR(dataset::ProvenanceWriter::publish_kept(finished.prefix));
+  }
+  return {};
+}
+
+Status Output::commit_all(std::span<Output> outputs, const std::vector<std::string>& sources,
+                          const std::function<Status()>& before_publishing) {
   std::vector<io::AtomicFile*> files;
   std::vector<dataset::IndexedDatasetBuilder*> builders;
   for (Output& output : outputs) {
@@ -163,9 +238,15 @@ Status Output::commit_all(std::span<Output> outputs, const std::vector<std::stri
     MEG_RETURN_IF_ERROR(output.provenance_->complete(sources));
     MEG_RETURN_IF_ERROR(output.provenance_->sync());
   }
-  if (!files.empty()) MEG_RETURN_IF_ERROR(io::AtomicFile::commit_all(files));
+  if (!files.empty()) {
+    if (before_publishing) {
+      MEG_RETURN_IF_ERROR(io::AtomicFile::flush_all(files));
+      MEG_RETURN_IF_ERROR(before_publishing());
+    }
+    MEG_RETURN_IF_ERROR(io::AtomicFile::commit_all(files));
+  }
   if (!builders.empty()) {
-    MEG_RETURN_IF_ERROR(dataset::IndexedDatasetBuilder::finish_all(builders));
+    MEG_RETURN_IF_ERROR(dataset::IndexedDatasetBuilder::finish_all(builders, before_publishing));
   }
   // Provenance without its dataset would describe an older one.
   for (Output& output : outputs) {

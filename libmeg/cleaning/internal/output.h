@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -46,26 +47,54 @@ class BlockPacker {
   tokenizer::TokenBuffer tokens_;
 };
 
+/// How much an output has taken.
+struct OutputMark {
+  int64_t bytes = 0;                                 ///< Of a file.
+  int64_t sequences = 0, documents = 0, tokens = 0;  ///< Of a dataset.
+};
+
 /// A file of lines or a dataset, which appears when all are committed.
 class Output {
  public:
-  /// path: of the file, or what stands before `_KEY_document` in the dataset's name.
-  static Result<Output> create(const CleanOptions& options, const std::string& path);
+  /// path: of the file, or what stands before `_KEY_document` in the dataset's name. resume_at: if
+  /// set, where another process's output was at this mark(); kCorruption if it has less.
+  static Result<Output> create(const CleanOptions& options, const std::string& path,
+                               const std::optional<OutputMark>& resume_at);
 
   /// Of the file, or the prefix of the dataset.
   const std::string& path() const { return path_; }
 
   Status write(const OutputBlock& block);
 
-  /// sources: the names that the numbers in places mean.
-  static Status commit_all(std::span<Output> outputs, const std::vector<std::string>& sources);
+  /// What was written, of an output that can be resumed.
+  Result<OutputMark> mark();
+
+  /// Flushes to the device; from any thread.
+  Status sync();
+
+  /// sources: the names that the numbers in places mean. before_publishing: if set, called once all
+  /// is on the device.
+  static Status commit_all(std::span<Output> outputs, const std::vector<std::string>& sources,
+                           const std::function<Status()>& before_publishing);
+
+  /// Completes a commit_all() of outputs that can be resumed whose process was killed after
+  /// before_publishing(). paths, marks: of all outputs.
+  static Status publish_all(const CleanOptions& options, std::span<const std::string> paths,
+                            std::span<const OutputMark> marks);
 
  private:
   std::string path_;
   io::AtomicFile file_;
+  std::optional<int64_t> bytes_;  // of a file that can be resumed
   std::optional<dataset::IndexedDatasetBuilder> builder_;
   std::optional<dataset::ProvenanceWriter> provenance_;
 };
+
+/// The path of each split, or that of the output.
+std::vector<std::string> output_paths(const CleanOptions& options);
+
+/// What stands in `output` for the name of a split.
+inline constexpr std::string_view kSplitPlace = "{split}";
 
 /// The files that an output at `path` consists of.
 std::vector<std::string> output_files(const CleanOptions& options, const std::string& path);

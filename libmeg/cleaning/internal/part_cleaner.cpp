@@ -144,6 +144,9 @@ class PartCleaner : public preprocess::TextVisitor {
       shared_.count_kept(document.split, document.text_bytes);
       document.number = summary.kept;
     }
+    if (!is_enough && shared_.journal && shared_.journal->is_due()) {
+      MEG_ASSIGN_OR_RETURN(checkpoint_, shared_.begin_checkpoint());
+    }
     return !is_enough;
   }
 
@@ -169,12 +172,16 @@ class PartCleaner : public preprocess::TextVisitor {
     return {};
   }
 
-  Status write() override {
+  Status write(const preprocess::ReadPosition& end) override {
     for (const OutputBlock& block : ready_) {
       if (!block.places.empty()) MEG_RETURN_IF_ERROR(shared_.write(block));
     }
-    shared_.held_bytes += std::ssize(held_);
-    return held_.empty() ? Status() : shared_.held_file.write(std::as_bytes(std::span(held_)));
+    if (!held_.empty()) MEG_RETURN_IF_ERROR(shared_.write_held(held_));
+    return checkpoint_ ? shared_.write_checkpoint(end, *checkpoint_) : Status();
+  }
+
+  Status end_part() override {
+    return checkpoint_ ? shared_.save_checkpoint(*std::exchange(checkpoint_, {})) : Status();
   }
 
  private:
@@ -389,7 +396,7 @@ class PartCleaner : public preprocess::TextVisitor {
   Result<bool> remove_repeated(Kept& document) {
     using Answer = ExactDuplicates::Answer;
     if (document.digest) {
-      MEG_ASSIGN_OR_RETURN(const Answer answer, shared_.exact->add(shared_.held, *document.digest));
+      MEG_ASSIGN_OR_RETURN(const Answer answer, shared_.add_digest(shared_.held, *document.digest));
       return answer != Answer::kRepeated;
     }
     int64_t removed = 0;
@@ -398,7 +405,7 @@ class PartCleaner : public preprocess::TextVisitor {
       if (piece.is_blank) continue;
       MEG_ASSIGN_OR_RETURN(
           const Answer answer,
-          shared_.exact->add(shared_.held_pieces + document.kept_pieces, piece.digest));
+          shared_.add_digest(shared_.held_pieces + document.kept_pieces, piece.digest));
       piece.is_removed = answer == Answer::kRepeated;
       ++(piece.is_removed ? removed : document.kept_pieces);
     }
@@ -430,6 +437,10 @@ class PartCleaner : public preprocess::TextVisitor {
         .document = shared_.held,
         .facts = {.text_bytes = document.text_bytes, .key_value = document.key_value},
         .shingles = shingles.size()};
+    if (shared_.journal) {
+      MEG_RETURN_IF_ERROR(
+          shared_.journal->add(SignatureRecord{.document = record, .signature = signature}));
+    }
     if (shared_.near) return shared_.near->add(record, signature, shingles);
     if (shared_.shingles) MEG_RETURN_IF_ERROR(shared_.shingles->add(shingles));
     return shared_.signatures->add(record, signature);
@@ -466,6 +477,7 @@ class PartCleaner : public preprocess::TextVisitor {
   std::vector<TextPiece> pieces_;
   std::vector<StepCounts> counts_;
   LengthCounts lengths_{};
+  std::optional<CleanCheckpoint> checkpoint_;  // at its end
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -14,6 +15,7 @@
 #include "libmeg/cleaning/clean.h"
 #include "libmeg/cleaning/duplicates/exact_duplicates.h"
 #include "libmeg/cleaning/duplicates/near_duplicates.h"
+#include "libmeg/cleaning/internal/clean_journal.h"
 #include "libmeg/cleaning/internal/output.h"
 #include "libmeg/cleaning/internal/signature_file.h"
 #include "libmeg/io/atomic_file.h"
@@ -51,7 +53,9 @@ struct SharedState {
   int64_t held_bytes = 0;                                                  ///< written
   int64_t held_pieces =
       0;  ///< paragraphs or lines of held documents, except those of whitespace alone
-  CleanSummary summary;
+  int64_t output_bytes = 0;               ///< written
+  CleanSummary summary;                   ///< Except for what is known at the end alone.
+  std::unique_ptr<CleanJournal> journal;  ///< Of a run that can be resumed.
   StepCounts* exact_counts = nullptr;
   StepCounts* near_counts = nullptr;
 
@@ -85,9 +89,24 @@ struct SharedState {
   }
 
   Status write(const OutputBlock& block) {
-    summary.output_bytes += std::ssize(block.bytes);
+    output_bytes += std::ssize(block.bytes);
     return outputs[block.output].write(block);
   }
+
+  Status write_held(std::string_view documents) {
+    MEG_RETURN_IF_ERROR(held_file.write_at(held_bytes, std::as_bytes(std::span(documents))));
+    held_bytes += std::ssize(documents);
+    return {};
+  }
+
+  /// ExactDuplicates::add().
+  Result<ExactDuplicates::Answer> add_digest(int64_t number, const TextDigest& digest);
+
+  /// What was decided so far. After it write_checkpoint(), when the part that was settled is
+  /// written, and save_checkpoint(), from any thread.
+  Result<CleanCheckpoint> begin_checkpoint() const;
+  Status write_checkpoint(const preprocess::ReadPosition& end, CleanCheckpoint& checkpoint);
+  Status save_checkpoint(const CleanCheckpoint& checkpoint);
 };
 
 }  // namespace meg::cleaning

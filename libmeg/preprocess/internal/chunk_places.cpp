@@ -24,9 +24,9 @@ std::string ChunkPlaces::describe(const TextSource& source, int64_t chunk,
   // error to report.
   const Result<int64_t> before = source.lines_before(input);
   int64_t line = (before.has_value() ? *before : 0) + bad.line + 1;
-  for (size_t i = number; i > 0 && places_[i - 1].input == input; --i) {
-    line += places_[i - 1].lines;
-  }
+  size_t i = number;
+  for (; i > 0 && places_[i - 1].input == input; --i) line += places_[i - 1].lines;
+  if (i == 0 && input == input_) line += lines_;
   return fmt::format("{}: line {}, {}", name, line, bad.error.message());
 }
 

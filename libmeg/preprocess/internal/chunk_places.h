@@ -14,6 +14,9 @@ namespace meg::preprocess {
 /// may be added in any order.
 class ChunkPlaces {
  public:
+  /// lines: of `input`, before the first chunk.
+  ChunkPlaces(int64_t input, int64_t lines) : input_(input), lines_(lines) {}
+
   void add(const TextChunk& chunk, const DocumentCounts& counts);
 
   /// The error, preceded by `FILE: line L, ` unless it has a place of its own.
@@ -25,7 +28,8 @@ class ChunkPlaces {
     int64_t lines = 0;
   };
 
-  std::vector<Place> places_;  // by chunk
+  const int64_t input_, lines_;  // before the first chunk
+  std::vector<Place> places_;    // by chunk
 };
 
 }  // namespace meg::preprocess

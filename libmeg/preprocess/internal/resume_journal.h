@@ -1,8 +1,6 @@
 #pragma once
 
-#include <chrono>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,8 +8,8 @@
 #include "libmeg/base/dtype.h"
 #include "libmeg/base/result.h"
 #include "libmeg/dataset/indexed_dataset_builder.h"
-#include "libmeg/io/file_lock.h"
 #include "libmeg/preprocess/preprocess.h"
+#include "libmeg/preprocess/run_journal.h"
 
 namespace meg::preprocess {
 
@@ -25,44 +23,29 @@ struct Checkpoint {
   std::vector<dataset::IndexedDatasetBuilder::Mark> marks;  ///< one a JSON key
 };
 
-/// `<prefix>.resume/journal`: what a run depends on and its last checkpoint, under a checksum. A
-/// new checkpoint replaces the file by rename. Held by one process at a time. In a folder of its
-/// own, because tools that merge all datasets of a folder take every file there for a dataset's.
+/// The RunJournal of a preprocess().
 class ResumeJournal {
  public:
-  /// Opens that of the run `options` describe. kInvalidArgument if the journal is another run's,
-  /// naming the first difference; kCorruption if it is damaged; kUnsupported for pipes and
-  /// partitions; kIoError where another process has it.
+  /// RunJournal::open(), and kUnsupported for pipes and partitions.
   static Result<ResumeJournal> open(const PreprocessOptions& options, DType dtype);
 
-  /// Removes, for a run that does not resume, the journal of a finished run, which would no longer
-  /// be true. kInvalidArgument if the outputs belong to an unfinished run.
+  /// RunJournal::make_way().
   static Status make_way(const PreprocessOptions& options);
 
-  const std::string& path() const { return path_; }
+  const std::string& path() const { return journal_.path(); }
 
   /// Where the last process came to; at the begin where there was none.
   const Checkpoint& checkpoint() const { return checkpoint_; }
 
-  /// Whether the last save() is long enough ago. The first is due at once.
-  bool is_due() const;
+  bool is_due() const { return journal_.is_due(); }
 
   Status save(const Checkpoint& checkpoint);
 
  private:
-  using Lines = std::vector<std::pair<std::string, std::string>>;  // names and values
+  explicit ResumeJournal(RunJournal journal) : journal_(std::move(journal)) {}
 
-  Status describe(const PreprocessOptions& options, DType dtype);
-  Status describe_inputs(const PreprocessOptions& options);
-  Status check_same(const Lines& found) const;
-  void add(std::string name, std::string value);
-
-  std::string path_;
-  io::FileLock lock_;
-  Lines run_;  // what the bytes depend on
+  RunJournal journal_;
   Checkpoint checkpoint_;
-  std::chrono::milliseconds interval_{};
-  std::chrono::steady_clock::time_point next_;
 };
 
 }  // namespace meg::preprocess

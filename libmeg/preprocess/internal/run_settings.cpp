@@ -1,9 +1,7 @@
 #include "libmeg/preprocess/internal/run_settings.h"
 
-#include <limits>
-
 #include "libmeg/base/version.h"
-#include "libmeg/text/printable.h"
+#include "libmeg/preprocess/run_journal.h"
 
 namespace meg::preprocess {
 namespace {
@@ -18,10 +16,6 @@ std::string one_line_of(const std::vector<std::string>& texts) {
 }
 
 }  // namespace
-
-std::string one_line(std::string_view text) {
-  return text::printable(text, std::numeric_limits<size_t>::max());
-}
 
 std::vector<std::pair<std::string, std::string>> run_settings(const PreprocessOptions& options,
                                                               DType dtype) {

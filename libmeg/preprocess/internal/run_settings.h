@@ -21,7 +21,4 @@ std::vector<std::pair<std::string, std::string>> run_settings(const PreprocessOp
 dataset::ShardRun shard_run(const PreprocessOptions& options, DType dtype,
                             const TextSource& source);
 
-/// A text of any bytes on one line without tabs; different texts differ.
-std::string one_line(std::string_view text);
-
 }  // namespace meg::preprocess

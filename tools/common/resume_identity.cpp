@@ -1,4 +1,4 @@
-#include "tools/preprocess_data/resume_identity.h"
+#include "tools/common/resume_identity.h"
 
 #include <algorithm>
 #include <array>
@@ -60,8 +60,24 @@ std::vector<std::string> tokenizer_fields() {
 
 }  // namespace
 
-Status add_file_identities(const std::string& path,
-                           std::vector<std::pair<std::string, std::string>>& identity) {
+Identity flag_identity(const Flags& flags) {
+  constexpr std::array<std::string_view, 5> kIdle = {"--workers", "--log-interval", "--json",
+                                                     "--report", "--resume"};
+  Identity identity;
+  const std::string settings = flags.settings();
+  std::string_view rest = settings;
+  rest.remove_prefix(rest.find('\n') + 1);  // The program's version.
+  while (!rest.empty()) {
+    const std::string_view line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+    const std::string_view name = line.substr(0, line.find(' '));
+    if (std::find(kIdle.begin(), kIdle.end(), name) != kIdle.end()) continue;
+    identity.emplace_back(name, line.substr(std::min(line.size(), name.size() + 1)));
+  }
+  return identity;
+}
+
+Status add_file_identities(const std::string& path, Identity& identity) {
   for (const std::string& file : model_files(path)) {
     MEG_ASSIGN_OR_RETURN(const io::MappedFile content, io::MappedFile::open(file));
     io::Digest digest;
@@ -71,9 +87,8 @@ Status add_file_identities(const std::string& path,
   return Status();
 }
 
-Result<std::vector<std::pair<std::string, std::string>>> tokenizer_identity(
-    const megatron::ArgumentValues& args) {
-  std::vector<std::pair<std::string, std::string>> identity;
+Result<Identity> tokenizer_identity(const megatron::ArgumentValues& args) {
+  Identity identity;
   for (const std::string& field : tokenizer_fields()) {
     const std::optional<megatron::FieldValue> value = args.field(field);
     if (!value.has_value()) continue;
@@ -84,9 +99,8 @@ Result<std::vector<std::pair<std::string, std::string>>> tokenizer_identity(
   return identity;
 }
 
-std::vector<std::pair<std::string, std::string>> tokenizer_settings(
-    const megatron::ArgumentValues& args) {
-  std::vector<std::pair<std::string, std::string>> settings;
+Identity tokenizer_settings(const megatron::ArgumentValues& args) {
+  Identity settings;
   for (const std::string& field : tokenizer_fields()) {
     const std::optional<megatron::FieldValue> value = args.field(field);
     const auto* const path = value.has_value() ? std::get_if<std::string>(&*value) : nullptr;
