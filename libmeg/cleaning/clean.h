@@ -56,6 +56,17 @@ struct UrlOptions {
 /// "domain" and "extension", those of the blacklist, "short", up to 8 characters, and "malformed".
 std::span<const std::string_view> url_filters();
 
+/// Which languages stay.
+struct LanguageOptions {
+  std::vector<std::string> languages;  ///< Empty: all of those that can be told.
+  /// That the score of one of them must exceed; at least 0, less than 1. The default is
+  /// datatrove's.
+  double threshold = 0.65;
+  /// A model of fastText, whose labels are the languages; empty: a rule of scripts and stop words
+  /// with names of ISO 639-1, which is worse for short texts and close languages.
+  std::string model;
+};
+
 /// A part of finding near duplicates on several machines, which share a folder.
 enum class MinHashStage {
   kAll,         ///< All of it in one call.
@@ -117,6 +128,7 @@ struct CleanOptions {
   std::optional<int64_t> min_chars, max_chars;      ///< Characters (code points) of the text.
   std::optional<int64_t> min_tokens, max_tokens;    ///< Tokens of the text by `tokenizer`.
   const tokenizer::Tokenizer* tokenizer = nullptr;  ///< Also of `dataset`.
+  std::optional<LanguageOptions> language;
   std::vector<std::string> quality;  ///< Of quality_rules(), which run in that order.
   std::optional<double> sample;  ///< The share of documents that stay, by their drawn_numbers().
   std::optional<DecontaminateOptions> decontaminate;
@@ -218,6 +230,7 @@ struct CleanSummary {
   int64_t output_bytes = 0;     ///< Of the files; of datasets their tokens.
   int64_t skipped_lines = 0;
   LengthCounts lengths_read{}, lengths_kept{};
+  std::map<std::string, int64_t> languages;  ///< Documents of each that came to that step.
   std::vector<StepCounts> steps;
   std::vector<OutputCounts> outputs;
   int64_t clusters = 0;                            ///< Of near duplicates.

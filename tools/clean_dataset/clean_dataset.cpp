@@ -54,6 +54,7 @@ struct Arguments {
   std::string contaminated = "cut";
   cleaning::UrlOptions urls;
   cleaning::DecontaminateOptions decontaminate;
+  cleaning::LanguageOptions language;
   std::string memory = "1GiB";
   std::optional<std::string> minhash_stage;
   std::vector<std::string> splits;
@@ -133,6 +134,15 @@ void declare(Flags& flags, Arguments& arguments) {
       .range(0, kMost);
   flags.value("--max-tokens", &options.max_tokens, "N", "remove texts of more than N tokens")
       .range(0, kMost);
+  flags.list("--languages", &arguments.language.languages, "LANGUAGE...",
+             "remove texts in other languages; all: keep every language that can be told. Without "
+             "--language-model by scripts and stop words, with names such as en");
+  flags.value("--language-model", &arguments.language.model, "FILE",
+              "a model of fastText, such as lid.176.bin, whose labels are the languages");
+  flags
+      .value("--language-threshold", &arguments.language.threshold, "SCORE",
+             "remove texts unless the score of one of --languages exceeds this")
+      .real_range(0, 1);
   const auto rules = cleaning::quality_rules();
   flags
       .list("--quality", &options.quality, "RULES...",
@@ -317,6 +327,15 @@ Status finish(Arguments& arguments) {
     return Status(StatusCode::kInvalidArgument,
                   "--url-key, --url-blacklist: require --url-filters or --url-patterns");
   }
+  std::vector<std::string>& languages = arguments.language.languages;
+  if (!languages.empty()) {
+    if (languages == std::vector<std::string>{"all"}) languages.clear();
+    options.language = arguments.language;
+  } else if (!arguments.language.model.empty() ||
+             arguments.language.threshold != cleaning::LanguageOptions().threshold) {
+    return Status(StatusCode::kInvalidArgument,
+                  "--language-model, --language-threshold: require --languages");
+  }
   if (!options.duplicates_by.empty() && !options.exact_duplicates) {
     return Status(StatusCode::kInvalidArgument, "--duplicates-by: requires --exact-duplicates");
   }
@@ -372,7 +391,8 @@ Status identify(const Flags& flags, Arguments& arguments) {
   if (!options.resume) return {};
   Identity& identity = options.resume_identity;
   identity = flag_identity(flags);
-  std::vector<std::string> files = {arguments.urls.blacklist, arguments.urls.patterns};
+  std::vector<std::string> files = {arguments.urls.blacklist, arguments.urls.patterns,
+                                    arguments.language.model};
   const auto& test_sets = arguments.decontaminate.test_sets;
   files.insert(files.end(), test_sets.begin(), test_sets.end());
   for (const std::string& file : files) {
@@ -426,6 +446,7 @@ void print_json_summary(const cleaning::CleanSummary& summary, double seconds) {
   object["input_bytes"] = summary.input_bytes;
   object["bytes"] = summary.text_bytes;
   object["skipped_lines"] = summary.skipped_lines;
+  if (!summary.languages.empty()) object["languages"] = summary.languages;
   object["steps"] = nlohmann::ordered_json::array();
   for (const cleaning::StepCounts& step : summary.steps) {
     object["steps"].push_back({{"name", step.name},

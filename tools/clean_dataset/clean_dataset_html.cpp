@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "libmeg/base/version.h"
 #include "tools/common/byte_size.h"
@@ -81,6 +83,22 @@ std::string lengths(const cleaning::CleanSummary& summary) {
          "</table>\n";
 }
 
+std::string languages(const cleaning::CleanSummary& summary) {
+  if (summary.languages.empty()) return {};
+  std::vector<std::pair<int64_t, std::string>> counts;
+  for (const auto& [language, count] : summary.languages) counts.emplace_back(count, language);
+  std::sort(counts.rbegin(), counts.rend());
+  std::string rows;
+  for (const auto& [count, language] : counts) {
+    rows += fmt::format(
+        "<tr><th>{}<td class=n>{}<td><svg width={} height=12><rect width={:.1f} height=12 "
+        "class=read></rect></svg>\n",
+        escaped(language), count, kWidth, width_of(count, counts.front().first));
+  }
+  return "<h2>Languages of texts</h2><table><tr><th>language<th>documents<th>\n" + rows +
+         "</table>\n";
+}
+
 std::string clusters(const cleaning::CleanSummary& summary) {
   if (summary.largest_clusters.empty()) return {};
   const int64_t most = summary.largest_clusters.front().documents;
@@ -125,8 +143,8 @@ std::string clean_report_page(const cleaning::CleanSummary& summary, const std::
              byte_size_text(summary.kept_text_bytes), seconds, version(),
              bar(summary.kept, std::max<int64_t>(summary.documents - summary.kept, 0),
                  std::max(summary.documents, summary.kept))) +
-         steps(summary) + lengths(summary) + clusters(summary) + samples(summary) +
-         "</body>\n</html>\n";
+         steps(summary) + lengths(summary) + languages(summary) + clusters(summary) +
+         samples(summary) + "</body>\n</html>\n";
 }
 
 }  // namespace meg::tools

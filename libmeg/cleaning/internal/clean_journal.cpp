@@ -24,8 +24,9 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DuplicateCluster, documents, kept, removed)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(OutputCounts, path, documents, text_bytes)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CleanSummary, documents, input_bytes, text_bytes, kept,
                                    kept_text_bytes, output_bytes, skipped_lines, lengths_read,
-                                   lengths_kept, steps, outputs, clusters, largest_clusters,
-                                   candidate_pairs, joined_pairs, skipped_examples, warnings)
+                                   lengths_kept, languages, steps, outputs, clusters,
+                                   largest_clusters, candidate_pairs, joined_pairs,
+                                   skipped_examples, warnings)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(OutputMark, bytes, sequences, documents, tokens)
 
 /// A ReadPosition, in this namespace.

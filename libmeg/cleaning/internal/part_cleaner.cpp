@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <limits>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -108,6 +109,7 @@ class PartCleaner : public preprocess::TextVisitor {
     shingles_.clear();
     pieces_.clear();
     lengths_ = {};
+    languages_.clear();
     std::fill(counts_.begin(), counts_.end(), StepCounts());
   }
 
@@ -128,6 +130,7 @@ class PartCleaner : public preprocess::TextVisitor {
     CleanSummary& summary = shared_.summary;
     for (size_t i = 0; i < counts_.size(); ++i) add(summary.steps[i], counts_[i], options_);
     for (size_t i = 0; i < lengths_.size(); ++i) summary.lengths_read[i] += lengths_[i];
+    for (const auto& [language, count] : languages_) summary.languages[language] += count;
     MEG_RETURN_IF_ERROR(find_duplicates());
     // Those that are held come after those that stay.
     const auto is_held = [](const Kept& document) { return document.is_held; };
@@ -193,7 +196,11 @@ class PartCleaner : public preprocess::TextVisitor {
       const auto bytes = std::ssize(document.text());
       ++counts.documents;
       counts.bytes += bytes;
+      const bool had_language = !document.language().empty();
       MEG_ASSIGN_OR_RETURN(const std::string_view reason, steps_[i]->run(document));
+      if (!had_language && !document.language().empty()) {
+        ++languages_[std::string(document.language())];
+      }
       if (!reason.empty()) {
         count_removed(counts, document.text(), reason);
         return {};
@@ -477,6 +484,7 @@ class PartCleaner : public preprocess::TextVisitor {
   std::vector<TextPiece> pieces_;
   std::vector<StepCounts> counts_;
   LengthCounts lengths_{};
+  std::map<std::string, int64_t> languages_;
   std::optional<CleanCheckpoint> checkpoint_;  // at its end
 };
 

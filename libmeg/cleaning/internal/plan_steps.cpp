@@ -230,6 +230,10 @@ Result<std::vector<StepPlan>> plan_steps(const CleanOptions& options) {
                                                            options.max_tokens.value_or(kNoLimit));
                      }});
   }
+  if (options.language) {
+    MEG_ASSIGN_OR_RETURN(StepPlan plan, plan_language(*options.language));
+    plans.push_back(std::move(plan));
+  }
   for (const std::string_view rule : quality_rules()) {
     const std::string name(rule);
     if (std::count(options.quality.begin(), options.quality.end(), name) > 0) {

@@ -37,6 +37,11 @@ class Document {
     is_split_ = false;
   }
 
+  /// What the step of languages found; empty before it. language: lives as long as that step.
+  void set_language(std::string_view language) { language_ = language; }
+
+  std::string_view language() const { return language_; }
+
   const std::vector<std::string_view>& words() {
     if (!is_split_) words_.split(text_);
     is_split_ = true;
@@ -46,6 +51,7 @@ class Document {
  private:
   std::string_view json_;
   std::string_view text_;
+  std::string_view language_;
   EnglishWords& words_;
   bool is_split_ = false;
   bool is_changed_ = false;
@@ -72,6 +78,9 @@ struct StepPlan {
 /// quotes and escapes (`buffer` is used for them); empty where it is missing.
 std::string_view value_to_hash(std::string_view json, std::string_view text,
                                const CleanOptions& options, std::string& buffer);
+
+/// kInvalidArgument for languages that the model does not know; FastTextModel::open()'s.
+Result<StepPlan> plan_language(const LanguageOptions& options);
 
 /// The step of one of quality_rules().
 StepPlan plan_quality(const std::string& name);
