@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""clean_dataset beside datatrove's filters and MinHash, and rensa's signatures, on the same texts, outputs compared first.
+"""clean_dataset beside datatrove's filters and MinHash, rensa's signatures and Megatron's filter_ngrams.py, on the same texts,
+outputs compared first.
 
 clean_bench.py PROGRAM --corpus FILE.jsonl [--documents N] [--runs N] [--tasks TASK...]
+               [--openwebtext FOLDER --lambada FILE.jsonl]
 
 Times are CPU seconds, of the user and the system, of one worker, medians of the runs, so that a machine that does other work can be
 measured on; the start of the program is included. datatrove's filters and rensa do not read the file; datatrove's local executor does,
-and writes one. Prints a Markdown table.
+and writes one. --openwebtext: the folder of Megatron's script. Prints a Markdown table.
 """
 import argparse
 import contextlib
@@ -14,8 +16,10 @@ import json
 import os
 import statistics
 import subprocess
+import sys
 import tempfile
 
+import xxhash
 from datatrove.data import Document
 from datatrove.executor.local import LocalPipelineExecutor
 from datatrove.pipeline import filters
@@ -78,8 +82,10 @@ def main():
     parser.add_argument("--corpus", required=True)
     parser.add_argument("--documents", type=int, default=2000)
     parser.add_argument("--runs", type=int, default=3)
-    names = [*RULES, "near_duplicates", "executor", "rensa"]
+    names = [*RULES, "exact_duplicates", "decontaminate", "near_duplicates", "executor", "rensa"]
     parser.add_argument("--tasks", nargs="+", choices=names, default=names)
+    parser.add_argument("--openwebtext")
+    parser.add_argument("--lambada")
     arguments = parser.parse_args()
     with open(arguments.corpus) as file:
         texts = [json.loads(line)["text"] for line, _ in zip(file, range(arguments.documents))]
@@ -94,11 +100,13 @@ def main():
             subprocess.run([arguments.program, "--input", source, "--output", output, "--workers", "1", "--json", *flags],
                            check=True, stdout=subprocess.DEVNULL)
             with open(output) as file:
-                return [int(json.loads(line)["id"]) for line in file]
+                return [(int(one["id"]), one["text"]) for one in map(json.loads, file)]
 
         def compare(task, flags, peer, work):
             found = run(*flags)
             theirs, expected = timed(1, work)
+            if expected and not isinstance(expected[0], tuple):
+                found = [number for number, _ in found]
             assert found == expected, f"{task}: outputs differ"
             ours, _ = timed(arguments.runs, lambda: subprocess.run(
                 [arguments.program, "--input", source, "--output", output, "--workers", "1", "--json", *flags], check=True,
@@ -108,6 +116,22 @@ def main():
         for name in RULES:
             if name in arguments.tasks:
                 compare(name, ["--quality", name], "datatrove", lambda name=name: kept_by(name, texts))
+
+        def first_ones():
+            seen = set()
+            return [i for i, text in enumerate(texts) if not (xxhash.xxh128_digest(text.encode()) in seen
+                                                              or seen.add(xxhash.xxh128_digest(text.encode())))]
+        if "exact_duplicates" in arguments.tasks:
+            compare("exact duplicates", ["--exact-duplicates"], "Python's set of xxhash's digests", first_ones)
+
+        def script():  # One process: threads of Python's multiprocessing would count twice.
+            subprocess.run([sys.executable, f"{arguments.openwebtext}/filter_ngrams.py", "--tasks", "lambada", "--lambada-path",
+                            arguments.lambada, "--dedup-dataset", source, "text", "--output", f"{folder}/script.jsonl",
+                            "--num-threads", "1"], check=True, capture_output=True)
+            with open(f"{folder}/script.jsonl") as file:
+                return [(int(one["id"]), one["text"]) for one in map(json.loads, file)]
+        if "decontaminate" in arguments.tasks and arguments.openwebtext:
+            compare("decontaminate", ["--decontaminate", arguments.lambada], "filter_ngrams.py", script)
         if "near_duplicates" in arguments.tasks:
             compare("near duplicates", ["--near-duplicates"], "datatrove", lambda: survivors(texts))
         if "executor" in arguments.tasks:

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <utility>
 
 #include "libmeg/cleaning/internal/step.h"
 #include "libmeg/cleaning/words/internal/english_tables.h"
+#include "libmeg/text/ascii.h"
 #include "libmeg/text/python_text.h"
 #include "libmeg/text/text_padding.h"
 #include "libmeg/text/utf8.h"
@@ -42,6 +44,11 @@ bool all_have(std::string_view text, uint32_t flags) {
   return true;
 }
 
+/// Faster than find() where the first letter is a frequent one.
+bool contains(std::string_view text, std::string_view part) {
+  return ::memmem(text.data(), text.size(), part.data(), part.size()) != nullptr;
+}
+
 /// str.count: occurrences that do not overlap.
 int64_t count_of(std::string_view text, std::string_view part) {
   int64_t count = 0;
@@ -59,11 +66,20 @@ size_t line_end_size(std::string_view text) {
   return text.starts_with("\xe2\x80\xa8") || text.starts_with("\xe2\x80\xa9") ? 3 : 0;
 }
 
+/// Whether line_end_size() is to be asked about a byte.
+constexpr bool may_end_line(char c) {
+  return (c >= '\n' && c <= '\x1e') || c == '\xc2' || c == '\xe2';
+}
+
 /// str.splitlines()
 void split_lines(std::string_view text, std::vector<std::string_view>& lines) {
   lines.clear();
   size_t begin = 0;
   for (size_t at = 0; at < text.size();) {
+    if (!may_end_line(text[at])) {
+      ++at;
+      continue;
+    }
     const size_t size = line_end_size(text.substr(at));
     if (size > 0) {
       lines.push_back(text.substr(begin, at - begin));
@@ -162,6 +178,18 @@ class WordRuns {
     return std::string_view(joined_).substr(begin, begins_[first + count] - separator_ - begin);
   }
 
+  /// The first bytes of all words from this one on.
+  std::string_view beginning(size_t first, size_t bytes) const {
+    return std::string_view(joined_).substr(begins_[first], bytes);
+  }
+
+  /// Of the longest run of `count` words.
+  int64_t most_characters(size_t count) const {
+    int64_t most = 0;
+    for (size_t i = 0; i + count <= words(); ++i) most = std::max(most, characters(i, count));
+    return most;
+  }
+
   int64_t characters(size_t first, size_t count) const {
     return characters_[first + count] - characters_[first] +
            static_cast<int64_t>(separator_ * (count - 1));
@@ -199,10 +227,14 @@ class GopherRepetition : public Step {
                      {9, 0.11, "duplicated_9_n_grams"}, {10, 0.10, "duplicated_10_n_grams"}};
 
     runs_.set(document.words(), " ");
+    int64_t most = runs_.words();
     for (const auto& rule : kTop) {
-      if (ratio(most_frequent(rule.words), characters) > rule.most) return rule.reason;
+      // A run occurs no more often than a shorter one in it.
+      if (ratio(most * runs_.most_characters(rule.words), characters) <= rule.most) continue;
+      if (ratio(most_frequent(rule.words, most), characters) > rule.most) return rule.reason;
     }
     runs_.set(document.words(), "");
+    find_repeated_beginnings(kRepeated[0].words);
     for (const auto& rule : kRepeated) {
       if (ratio(repeated_runs(rule.words), characters) > rule.most) return rule.reason;
     }
@@ -211,8 +243,8 @@ class GopherRepetition : public Step {
 
  private:
   /// Characters of the run of `words` words that occurs most often, the first such one, times how
-  /// often that is.
-  int64_t most_frequent(size_t words) {
+  /// often that is. occurrences: receives that number.
+  int64_t most_frequent(size_t words, int64_t& occurrences) {
     counts_.restart(runs_.words());
     uint32_t most = 0, first = 0;
     for (size_t i = 0; i + words <= runs_.words(); ++i) {
@@ -221,14 +253,38 @@ class GopherRepetition : public Step {
       most = slot.count;
       first = slot.first;
     }
+    occurrences = most;
     return most == 0 ? 0 : most * runs_.characters(first, words);
+  }
+
+  /// Marks the words at which runs of `fewest` words or more can begin that occur twice: those that
+  /// are not the only ones with so many bytes after them, and those of shorter runs.
+  void find_repeated_beginnings(size_t fewest) {
+    const size_t words = runs_.words();
+    may_repeat_.assign(words, false);
+    counts_.restart(words);
+    for (size_t i = 0; i + fewest <= words; ++i) {
+      if (runs_.run(i, fewest).size() < kBeginning) {
+        may_repeat_[i] = true;
+        continue;
+      }
+      const DigestCounts::Slot& slot = counts_.add(runs_.beginning(i, kBeginning), i);
+      if (slot.count == 1) continue;
+      may_repeat_[slot.first] = true;
+      may_repeat_[i] = true;
+    }
+    candidates_ = static_cast<size_t>(std::count(may_repeat_.begin(), may_repeat_.end(), true));
   }
 
   /// Characters of runs of `words` words that occurred before, which do not overlap.
   int64_t repeated_runs(size_t words) {
-    counts_.restart(runs_.words());
+    counts_.restart(candidates_);
     int64_t characters = 0;
     for (size_t i = 0; i + words <= runs_.words();) {
+      if (!may_repeat_[i]) {
+        ++i;
+        continue;
+      }
       const bool is_repeated = counts_.add(runs_.run(i, words), i).count > 1;
       if (is_repeated) characters += runs_.characters(i, words);
       i += is_repeated ? words : 1;
@@ -236,9 +292,13 @@ class GopherRepetition : public Step {
     return characters;
   }
 
+  static constexpr size_t kBeginning = 16;  // bytes
+
   std::vector<std::string_view> parts_;
   DigestCounts counts_;
   WordRuns runs_;
+  std::vector<bool> may_repeat_;  // of each word
+  size_t candidates_ = 0;
 };
 
 class GopherQuality : public Step {
@@ -248,8 +308,10 @@ class GopherQuality : public Step {
     const Words& words = document.words();
     int64_t count = 0, characters = 0, with_letter = 0;
     for (const std::string_view word : words) {
-      with_letter += any_has(word, kLetter) ? 1 : 0;
-      if (all_have(word, kPunctuation | kTerminal)) continue;
+      // Most words begin with a letter of ASCII, which is no punctuation.
+      const bool is_usual = text::is_ascii_letter(word.front());
+      with_letter += is_usual || any_has(word, kLetter) ? 1 : 0;
+      if (!is_usual && all_have(word, kPunctuation | kTerminal)) continue;
       ++count;
       characters += count_characters(word);
     }
@@ -305,10 +367,17 @@ class GopherQuality : public Step {
 void lower_to_ascii(std::string_view text, std::string& out) {
   out.clear();
   for (size_t at = 0; at < text.size(); ++at) {
+    // Runs of ASCII are most of it.
+    const size_t begin = at;
+    while (at < text.size() && text[at] >= 0) ++at;
+    out.append(text.substr(begin, at - begin));
+    std::transform(out.end() - static_cast<std::ptrdiff_t>(at - begin), out.end(),
+                   out.end() - static_cast<std::ptrdiff_t>(at - begin), [](char c) {
+                     return static_cast<char>(c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c);
+                   });
+    if (at == text.size()) return;
     const char c = text[at];
-    if (c >= 'A' && c <= 'Z') {
-      out += static_cast<char>(c + ('a' - 'A'));
-    } else if (c == '\xe2' && text.substr(at).starts_with("\u212a")) {  // the Kelvin sign
+    if (c == '\xe2' && text.substr(at).starts_with("\u212a")) {  // the Kelvin sign
       out += 'k';
       at += 2;
     } else if (c == '\xc4' && text.substr(at).starts_with("\u0130")) {  // I with a dot
@@ -333,8 +402,8 @@ class C4Quality : public Step {
       remove_citations(stripped);
       if (!ends_sentence(line_) || words < 3) continue;
       lower_to_ascii(line_, lower_);
-      if (lower_.find("lorem ipsum") != lower_.npos) return std::string_view("lorem_ipsum");
-      if (lower_.find("javascript") != lower_.npos) continue;
+      if (contains(lower_, "lorem ipsum")) return std::string_view("lorem_ipsum");
+      if (contains(lower_, "javascript")) continue;
       if (line_.find('{') != line_.npos) return std::string_view("curly_bracket");
       if (names_policy()) continue;
       sentences += sentences_.count_sentences(line_);
@@ -355,6 +424,12 @@ class C4Quality : public Step {
     int64_t length = 0;
     bool is_long = false;
     while (!line.empty()) {
+      if (line.front() > ' ' && line.front() < '\x7f') {
+        line.remove_prefix(1);
+        words += ++length == 1 ? 1 : 0;
+        is_long = is_long || length > kLongest;
+        continue;
+      }
       const text::DecodedCodePoint next = text::decode_code_point(line);
       line.remove_prefix(next.size);
       length = text::is_python_space(next.code_point) ? 0 : length + 1;
@@ -398,10 +473,12 @@ class C4Quality : public Step {
   }
 
   bool names_policy() const {
-    constexpr std::string_view kPolicies[] = {"terms of use", "privacy policy", "cookie policy",
-                                              "uses cookies", "use of cookies", "use cookies"};
-    return std::any_of(std::begin(kPolicies), std::end(kPolicies),
-                       [&](std::string_view policy) { return lower_.find(policy) != lower_.npos; });
+    if (contains(lower_, "terms of use") || contains(lower_, "privacy policy")) return true;
+    constexpr std::string_view kPolicies[] = {"cookie policy", "uses cookies", "use of cookies",
+                                              "use cookies"};
+    return contains(lower_, "cookie") &&
+           std::any_of(std::begin(kPolicies), std::end(kPolicies),
+                       [&](std::string_view policy) { return contains(lower_, policy); });
   }
 
   EnglishWords sentences_;
