@@ -52,6 +52,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SavedCheckpoint, position, summary, held, hel
 namespace {
 
 constexpr const char* kCheckpoint = "checkpoint";
+constexpr std::string_view kFolder = ".resume/";  // after the output's name
 constexpr const char* kHeld = "held";
 constexpr const char* kDigests = "digests";
 constexpr const char* kSignatures = "signatures";
@@ -167,7 +168,7 @@ Result<std::unique_ptr<CleanJournal>> CleanJournal::open(const CleanOptions& opt
       preprocess::RunJournal opened,
       preprocess::RunJournal::open(options.output, std::move(run), options.checkpoint_interval));
   std::unique_ptr<CleanJournal> journal(
-      new CleanJournal(std::move(opened), options.output + ".resume/"));
+      new CleanJournal(std::move(opened), options.output + std::string(kFolder)));
   const size_t outputs = std::max<size_t>(options.splits.size(), 1);
   journal->checkpoint_.outputs.resize(outputs);
   if (journal->journal_.state()) MEG_RETURN_IF_ERROR(journal->take_checkpoint(outputs));
@@ -245,9 +246,18 @@ Status CleanJournal::save_complete(const CleanCheckpoint& checkpoint) {
 }
 
 void CleanJournal::remove_files() const {
+  namespace fs = std::filesystem;
   std::error_code missing;
-  for (const char* const name : {kHeld, kDigests, kSignatures}) {
-    std::filesystem::remove(folder_ + name, missing);
+  for (const char* const name : {kHeld, kDigests, kSignatures}) fs::remove(folder_ + name, missing);
+  // Temporary files of a process that was killed at its very end have no next one to remove them.
+  const fs::path output = folder_.substr(0, folder_.size() - kFolder.size());
+  const std::string begin = output.filename().string() + ".";
+  const fs::path around = output.has_parent_path() ? output.parent_path() : ".";
+  for (const auto& entry : fs::directory_iterator(around, missing)) {
+    const std::string name = entry.path().filename().string();
+    const size_t end = name.find(".partial-");
+    if (!name.starts_with(begin) || end == name.npos) continue;
+    io::AtomicFile::remove_stale_partials((around / name.substr(0, end)).string());
   }
 }
 
