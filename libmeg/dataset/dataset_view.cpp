@@ -37,31 +37,31 @@ constexpr size_t kBatch = 4096;
 template <class T>
 class ArrayWriter {
  public:
-  ArrayWriter(const io::AtomicFile& file, int64_t begin) : file_(file), flushed_(begin) {
-    bytes_.reserve(kGathered);
-  }
+  ArrayWriter(const io::AtomicFile& file, int64_t begin)
+      : file_(file), flushed_(begin), gathered_(kGathered) {}
 
   Status add(T value) {
-    const size_t at = bytes_.size();
-    bytes_.resize(at + sizeof(T));
-    store_le(bytes_.data() + at, value);
-    return bytes_.size() < kGathered ? Status() : flush();
+    if (kGathered - used_ < sizeof(T)) MEG_RETURN_IF_ERROR(flush());
+    store_le(gathered_.data() + used_, value);
+    used_ += sizeof(T);
+    return {};
   }
 
   /// Little endian. Long ones are not gathered.
   Status add(std::span<const std::byte> elements) {
+    if (kGathered - used_ < elements.size()) MEG_RETURN_IF_ERROR(flush());
     if (elements.size() >= kGathered / 8) {
       MEG_RETURN_IF_ERROR(flush());
       return write(elements);
     }
-    bytes_.insert(bytes_.end(), elements.begin(), elements.end());
-    return bytes_.size() < kGathered ? Status() : flush();
+    std::ranges::copy(elements, gathered_.begin() + static_cast<std::ptrdiff_t>(used_));
+    used_ += elements.size();
+    return {};
   }
 
   Status flush() {
-    const Status status = write(bytes_);
-    bytes_.clear();
-    return status;
+    const size_t count = std::exchange(used_, 0);
+    return count == 0 ? Status() : write(std::span(gathered_).first(count));
   }
 
  private:
@@ -73,7 +73,8 @@ class ArrayWriter {
 
   const io::AtomicFile& file_;
   int64_t flushed_;
-  std::vector<std::byte> bytes_;
+  std::vector<std::byte> gathered_;
+  size_t used_ = 0;
 };
 
 /// Documents of an order that follow each other in the source, and their sequences.

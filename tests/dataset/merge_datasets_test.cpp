@@ -216,9 +216,11 @@ TEST(MergeDatasets, RefusesDamageAndItself) {
   write_dataset(folder.path("negative"), fields.bytes(), "");
   EXPECT_NE(failure({folder.path("negative")}, folder.path("out")), "");
   write_counting(folder, "a", {2}, {0, 1});
-  EXPECT_THAT(failure({folder.path("a")}, folder.path("a.idx")), HasSubstr("found one of them"));
+  EXPECT_THAT(failure({folder.path("a")}, folder.path("a.idx")),
+              HasSubstr("expected another dataset than the source"));
   std::filesystem::create_symlink(folder.path("a.idx"), folder.path("linked.idx"));
-  EXPECT_THAT(failure({folder.path("a")}, folder.path("linked")), HasSubstr("found one of them"));
+  EXPECT_THAT(failure({folder.path("a")}, folder.path("linked")),
+              HasSubstr("expected another dataset than the source"));
   EXPECT_THAT(failure({}, folder.path("out")), HasSubstr("at least one dataset"));
   EXPECT_THAT(failure({folder.path("a")}, folder.path("out"), {.multimodal = true}),
               HasSubstr("with modes"));

@@ -14,6 +14,7 @@
 #include "libmeg/dataset/dataset_view.h"
 #include "libmeg/dataset/indexed_dataset.h"
 #include "libmeg/samples/blend.h"
+#include "libmeg/text/printable.h"
 #include "libmeg/tokenizer/registry/open_tokenizer.h"
 #include "tools/common/flag_groups/data_flags.h"
 #include "tools/common/flags/flags.h"
@@ -277,7 +278,7 @@ void print_dataset(const ordered_json& object) {
   fmt::print(".bin       {} bytes\n.idx       {} bytes\n", object["bin_bytes"].get<int64_t>(),
              object["idx_bytes"].get<int64_t>());
   if (object["view_of"].is_string())
-    fmt::print("view of    {}\n", object["view_of"].get<std::string>());
+    fmt::print("view of    {}\n", text::printable_name(object["view_of"].get<std::string>(), 1000));
 }
 
 void print_lengths(const ordered_json& object) {

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "libmeg/base/thread_pool.h"
+#include "libmeg/text/printable.h"
 #include "tools/common/flags/flags.h"
 #include "tools/common/found_instead.h"
 #include "tools/common/json_output.h"
@@ -29,7 +30,7 @@ void print_text(const dataset::VerifyReport& report) {
              report.sequence_count, report.document_count, report.item_count,
              dtype_name(*report.dtype),
              report.format == dataset::IndexFormat::kTntidx ? ", TNTIDX" : "",
-             report.view ? ", a view of " + report.view->bin : "");
+             report.view ? ", a view of " + text::printable_name(report.view->bin, 1000) : "");
 }
 
 /// null where there is nothing to say.

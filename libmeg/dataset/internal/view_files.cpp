@@ -14,6 +14,7 @@
 #include "libmeg/dataset/internal/companion_files.h"
 #include "libmeg/dataset/internal/libmeg_file.h"
 #include "libmeg/io/digest.h"
+#include "libmeg/text/printable.h"
 
 namespace meg::dataset {
 namespace {
@@ -24,6 +25,8 @@ namespace fs = std::filesystem;
 // view costs no more than a handful of reads; a .bin that was written again differs in nearly all.
 constexpr int64_t kBlocks = 16;
 constexpr int64_t kBlockBytes = 4096;
+/// Of names in messages, which come from a file.
+constexpr size_t kNameBytes = 1000;
 
 std::string digest_of_blocks(std::span<const std::byte> bin) {
   const auto size = static_cast<int64_t>(bin.size());
@@ -120,19 +123,19 @@ Status check_is_no_view(const std::string& prefix) {
   return make_error(StatusCode::kInvalidArgument,
                     "{}.bin: expected a file of the dataset's own as output, found the link of a "
                     "view to {}: remove the view first",
-                    prefix, view->bin);
+                    prefix, text::printable_name(view->bin, kNameBytes));
 }
 
 std::optional<ViewChange> change_of(const ViewOf& view, const BinFile& bin) {
+  const std::string name = text::printable_name(view.bin, kNameBytes);
   if (view.bytes != bin.size()) {
-    return ViewChange{
-        fmt::format("the {} bytes that {} had when it was made", view.bytes, view.bin),
-        fmt::format("{}", bin.size())};
+    return ViewChange{fmt::format("the {} bytes that {} had when it was made", view.bytes, name),
+                      fmt::format("{}", bin.size())};
   }
   if (view.blocks.empty()) return std::nullopt;
   const std::string found = digest_of_blocks(bin.mapped());
   if (found == view.blocks) return std::nullopt;
-  return ViewChange{fmt::format("the content that {} had when it was made", view.bin), "another"};
+  return ViewChange{fmt::format("the content that {} had when it was made", name), "another"};
 }
 
 Status check_view(const std::string& prefix, const BinFile& bin) {
@@ -149,7 +152,7 @@ Result<BinFile> open_bin(const std::string& prefix, io::MappedFile::Access acces
   const Result<std::optional<ViewOf>> view = view_at(prefix);
   if (!view.has_value() || !*view) return bin;
   return make_error(StatusCode::kNotFound, "{}.bin: a view: expected {}, found no such file",
-                    prefix, (*view)->bin);
+                    prefix, text::printable_name((*view)->bin, kNameBytes));
 }
 
 }  // namespace meg::dataset
