@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <memory>
 
 #include "libmeg/model/rank_memory.h"
 

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
@@ -41,7 +40,8 @@ class GradientBuckets {
 
  private:
   struct Parameter {
-    std::shared_ptr<torch::autograd::Node> accumulator;  ///< The node that receives its gradient.
+    /// The node that receives its gradient.
+    decltype(torch::autograd::Edge::function) accumulator;
     uintptr_t hook = 0;
     size_t bucket = 0;
     bool came = false;

@@ -6,9 +6,8 @@
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/saved_variable.h>
 
-#include <memory>
-
 #include "libmeg/kernels/bias_gelu.h"
+#include "libmeg/nn/operators/internal/autograd_node.h"
 #include "libmeg/nn/operators/kernel_call.h"
 
 namespace meg::nn {
@@ -85,7 +84,7 @@ at::Tensor bias_gelu(const at::Tensor& input, const at::Tensor& bias) {
     output = forward(input.contiguous(), bias);
   }
   if (torch::autograd::compute_requires_grad(input, bias)) {
-    torch::autograd::set_history(output, std::make_shared<BiasGeluNode>(input, bias));
+    torch::autograd::set_history(output, make_node<BiasGeluNode>(input, bias));
   }
   return output;
 }

@@ -5,10 +5,10 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 
-#include <memory>
 #include <utility>
 
 #include "libmeg/kernels/softmax_cross_entropy.h"
+#include "libmeg/nn/operators/internal/autograd_node.h"
 #include "libmeg/nn/operators/kernel_call.h"
 
 namespace meg::nn {
@@ -157,8 +157,7 @@ at::Tensor cross_entropy(at::Tensor logits, const at::Tensor& labels,
   // The node needs all but the losses, which are its output: it would hold itself.
   rows.losses = at::Tensor();
   if (has_gradient) {
-    torch::autograd::set_history(losses,
-                                 std::make_shared<CrossEntropyBackward>(logits, std::move(rows)));
+    torch::autograd::set_history(losses, make_node<CrossEntropyBackward>(logits, std::move(rows)));
   }
   return losses;
 }

@@ -6,11 +6,11 @@
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/saved_variable.h>
 
-#include <memory>
 #include <mutex>
 #include <utility>
 
 #include "libmeg/kernels/dropout_add_norm.h"
+#include "libmeg/nn/operators/internal/autograd_node.h"
 #include "libmeg/nn/operators/internal/main_gradient.h"
 #include "libmeg/nn/operators/kernel_call.h"
 
@@ -217,8 +217,7 @@ SumAndNormalized dropout_add_norm(const at::Tensor& branch, const at::Tensor& re
                      dropout, norm);
   }
   if (torch::autograd::compute_requires_grad(branch, residual, norm.weight, norm.bias)) {
-    const auto node =
-        std::make_shared<DropoutAddNormBackward>(branch, residual, dropout, norm, passed);
+    const auto node = make_node<DropoutAddNormBackward>(branch, residual, dropout, norm, passed);
     // Its gradient comes through this node too, which adds it to its own.
     if (!branch.defined()) passed.sum = passed.sum.detach();
     torch::autograd::set_history(passed.sum, node);

@@ -6,10 +6,10 @@
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/saved_variable.h>
 
-#include <memory>
 #include <utility>
 
 #include "libmeg/kernels/embedding_backward.h"
+#include "libmeg/nn/operators/internal/autograd_node.h"
 #include "libmeg/nn/operators/internal/main_gradient.h"
 #include "libmeg/nn/operators/kernel_call.h"
 
@@ -107,7 +107,7 @@ at::Tensor embedding_sum(const at::Tensor& words, const at::Tensor& tokens,
   }
   if (torch::autograd::compute_requires_grad(words, positions)) {
     torch::autograd::set_history(
-        sum, std::make_shared<EmbeddingSumBackward>(words, tokens, positions, position_ids));
+        sum, make_node<EmbeddingSumBackward>(words, tokens, positions, position_ids));
   }
   return sum;
 }

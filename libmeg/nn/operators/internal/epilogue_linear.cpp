@@ -8,11 +8,11 @@
 #include <torch/csrc/autograd/saved_variable.h>
 
 #include <map>
-#include <memory>
 #include <mutex>
 #include <utility>
 
 #include "libmeg/kernels/product/epilogue_product.h"
+#include "libmeg/nn/operators/internal/autograd_node.h"
 #include "libmeg/nn/operators/internal/main_gradient.h"
 #include "libmeg/nn/operators/kernel_call.h"
 
@@ -227,8 +227,7 @@ at::Tensor linear_of_rows(const at::Tensor& input, const at::Tensor& weight,
     output = at::linear(input, weight, bias);
   }
   if (torch::autograd::compute_requires_grad(input, weight, bias)) {
-    torch::autograd::set_history(output,
-                                 std::make_shared<EpilogueLinearBackward>(input, weight, bias));
+    torch::autograd::set_history(output, make_node<EpilogueLinearBackward>(input, weight, bias));
   }
   return output;
 }
@@ -244,8 +243,8 @@ at::Tensor mlp_of_rows(const at::Tensor& input, const at::Tensor& fc1_weight,
   }
   if (torch::autograd::compute_requires_grad(input, fc1_weight, fc1_bias, fc2_weight, fc2_bias)) {
     torch::autograd::set_history(
-        output, std::make_shared<EpilogueMlpBackward>(input, fc1_weight, fc1_bias, fc2_weight,
-                                                      fc2_bias, before, activated));
+        output, make_node<EpilogueMlpBackward>(input, fc1_weight, fc1_bias, fc2_weight, fc2_bias,
+                                               before, activated));
   }
   return output;
 }

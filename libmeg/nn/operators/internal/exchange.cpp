@@ -6,10 +6,10 @@
 #include <torch/csrc/autograd/functions/utils.h>
 
 #include <functional>
-#include <memory>
 #include <utility>
 
 #include "libmeg/libtorch/torch_guard.h"
+#include "libmeg/nn/operators/internal/autograd_node.h"
 
 namespace meg::nn {
 namespace {
@@ -93,8 +93,7 @@ at::Tensor exchange(const at::Tensor& input, const TensorParallel& ranks, Map fo
     output = forward(input.variable_data(), ranks);
   }
   if (has_gradient) {
-    torch::autograd::set_history(output,
-                                 std::make_shared<ExchangeBackward>(input, backward, ranks));
+    torch::autograd::set_history(output, make_node<ExchangeBackward>(input, backward, ranks));
   }
   return output;
 }

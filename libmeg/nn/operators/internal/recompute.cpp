@@ -6,8 +6,9 @@
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/saved_variable.h>
 
-#include <memory>
 #include <utility>
+
+#include "libmeg/nn/operators/internal/autograd_node.h"
 
 namespace meg::nn {
 namespace {
@@ -81,7 +82,7 @@ class RecomputeBackward : public Node {
 at::Tensor recompute(Segment segment, const std::vector<at::Tensor>& inputs, RandomStates& random) {
   if (!c10::GradMode::is_enabled()) return segment(inputs);
   // The states before the segment draws from them are the node's.
-  const auto node = std::make_shared<RecomputeBackward>(segment, inputs, random);
+  const auto node = make_node<RecomputeBackward>(segment, inputs, random);
   at::Tensor output;
   {
     const c10::NoGradGuard without_gradients;

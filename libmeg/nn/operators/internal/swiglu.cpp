@@ -6,10 +6,10 @@
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/saved_variable.h>
 
-#include <memory>
 #include <vector>
 
 #include "libmeg/kernels/swiglu.h"
+#include "libmeg/nn/operators/internal/autograd_node.h"
 #include "libmeg/nn/operators/kernel_call.h"
 
 namespace meg::nn {
@@ -78,7 +78,7 @@ at::Tensor swiglu(const at::Tensor& input) {
     output = forward(dense);
   }
   if (torch::autograd::compute_requires_grad(dense)) {
-    torch::autograd::set_history(output, std::make_shared<SwigluNode>(dense));
+    torch::autograd::set_history(output, make_node<SwigluNode>(dense));
   }
   return output;
 }

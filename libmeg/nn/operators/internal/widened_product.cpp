@@ -6,7 +6,7 @@
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/saved_variable.h>
 
-#include <memory>
+#include "libmeg/nn/operators/internal/autograd_node.h"
 
 namespace meg::nn {
 namespace {
@@ -96,8 +96,8 @@ at::Tensor widened_product(const at::Tensor& first, const at::Tensor& second,
     output = forward(first, second, bias, scale);
   }
   if (torch::autograd::compute_requires_grad(first, second, bias)) {
-    torch::autograd::set_history(
-        output, std::make_shared<WidenedProductBackward>(first, second, bias, scale));
+    torch::autograd::set_history(output,
+                                 make_node<WidenedProductBackward>(first, second, bias, scale));
   }
   return output;
 }

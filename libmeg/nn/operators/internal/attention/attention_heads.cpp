@@ -5,11 +5,11 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 
-#include <memory>
 #include <utility>
 #include <vector>
 
 #include "libmeg/kernels/attention/rotary_heads.h"
+#include "libmeg/nn/operators/internal/autograd_node.h"
 #include "libmeg/nn/operators/kernel_call.h"
 
 namespace meg::nn {
@@ -176,8 +176,7 @@ AttentionHeads split_heads(const at::Tensor& mixed, int64_t queries_per_group, i
     heads.key = parts[1].squeeze(3);
   }
   if (torch::autograd::compute_requires_grad(mixed)) {
-    const auto node =
-        std::make_shared<SplitHeadsBackward>(mixed, queries_per_group, kv_channels, mover);
+    const auto node = make_node<SplitHeadsBackward>(mixed, queries_per_group, kv_channels, mover);
     for (at::Tensor* one : {&heads.query, &heads.key, &heads.value}) {
       torch::autograd::set_history(*one, node);
     }
@@ -193,7 +192,7 @@ void turn_heads(AttentionHeads& heads, const RotaryTable& table, bool interleave
     both = turned({heads.query, heads.key}, heads.key.size(2), mover, /*back=*/false);
   }
   if (torch::autograd::compute_requires_grad(heads.query, heads.key)) {
-    const auto node = std::make_shared<TurnHeadsBackward>(heads, mover);
+    const auto node = make_node<TurnHeadsBackward>(heads, mover);
     for (at::Tensor& one : both) torch::autograd::set_history(one, node);
   }
   heads.query = both[0];

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "libmeg/kernels/cudnn/attention_gradient.h"
+#include "libmeg/nn/operators/internal/autograd_node.h"
 #include "libmeg/nn/operators/kernel_call.h"
 
 namespace meg::nn {
@@ -144,7 +145,7 @@ at::Tensor cudnn_attention(const at::Tensor& mixed, int64_t channels, double sca
   }
   at::Tensor output = passed.output.flatten(2);
   torch::autograd::set_history(
-      output, std::make_shared<CudnnAttentionBackward>(mixed, *gradient, std::move(passed)));
+      output, make_node<CudnnAttentionBackward>(mixed, *gradient, std::move(passed)));
   return output;
 }
 
