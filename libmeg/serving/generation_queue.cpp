@@ -28,6 +28,7 @@ Status shutting_down() { return {StatusCode::kCancelled, "the server is shutting
 /// A job on its way: waiting, in the engine, or partly both.
 struct GenerationQueue::Entry {
   GenerationJob job;
+  std::string client;
   std::shared_ptr<GenerationTicket> ticket;
   GenerationOutcome outcome;
   size_t added = 0;     ///< Texts that the engine has taken up, from the first.
@@ -131,7 +132,8 @@ class GenerationQueue::Worker {
   }
 
   /// The engine's room goes to the jobs in turn, a text each, so that one of many texts leaves some
-  /// to those that come after it. Nor does a job get room for more prompts than a step reads, as
+  /// to those that come after it, and to clients that have little of it first, so that one of many
+  /// jobs does, too. Nor does a job get room for more prompts than a step reads, as
   /// long as it has others to read: they would gain nothing, and hold back the prompts of others.
   void take_up_waiting() {
     for (const bool searches : {false, true}) {
@@ -143,10 +145,17 @@ class GenerationQueue::Worker {
   /// Takes up the next text or search. False where none waits, or where it does not fit: then those
   /// behind it wait too, otherwise small ones would keep a large one waiting for ever.
   bool take_up_next(bool searches) {
-    const auto next = std::ranges::find_if(waiting_, [&](const auto& entry) {
-      return entry->job[entry->added].beam.has_value() == searches &&
-             entry->unread < engine_.prompt_tokens_per_step();
-    });
+    std::unordered_map<std::string_view, int64_t> held;
+    for (const auto& [_, place] : places_) ++held[place.entry->client];
+    auto next = waiting_.end();
+    for (auto one = waiting_.begin(); one != waiting_.end(); ++one) {
+      const Entry& entry = **one;
+      if (entry.job[entry.added].beam.has_value() != searches ||
+          entry.unread >= engine_.prompt_tokens_per_step()) {
+        continue;
+      }
+      if (next == waiting_.end() || held[entry.client] < held[(*next)->client]) next = one;
+    }
     if (next == waiting_.end()) return false;
     const std::shared_ptr<Entry> entry = *next;
     GenerationRequest& request = entry->job[entry->added];
@@ -255,12 +264,14 @@ GenerationQueue::GenerationQueue(std::unique_ptr<GenerationEngine> engine, int64
 
 GenerationQueue::~GenerationQueue() { stop(std::chrono::milliseconds(0)); }
 
-Result<std::shared_ptr<GenerationTicket>> GenerationQueue::submit(GenerationJob job, bool streams) {
+Result<std::shared_ptr<GenerationTicket>> GenerationQueue::submit(GenerationJob job, bool streams,
+                                                                  std::string client) {
   MEG_ASSIGN_OR_RETURN(std::shared_ptr<GenerationTicket> ticket,
                        GenerationTicket::make(streams ? job.size() : 0));
   auto entry = std::make_shared<Entry>();
   entry->outcome.resize(job.size());
   entry->job = std::move(job);
+  entry->client = std::move(client);
   entry->ticket = ticket;
   {
     const std::lock_guard lock(mutex_);

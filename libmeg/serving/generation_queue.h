@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -20,9 +21,9 @@ namespace meg::serving {
 using GenerationJob = std::vector<GenerationRequest>;
 
 /// Jobs of many threads, which one engine on a separate thread generates together: between two
-/// steps waiting jobs are added in the order of their arrival, as long as the engine has space;
-/// beam searches and other texts do not wait for each other. Each function may be called from any
-/// thread.
+/// steps waiting texts are added as long as the engine has space, first those of clients that have
+/// the fewest in it, of these in the order of arrival; beam searches and other texts do not wait
+/// for each other. Each function may be called from any thread.
 class GenerationQueue {
  public:
   struct Load {
@@ -43,11 +44,13 @@ class GenerationQueue {
   /// Like stop() without a grace period.
   ~GenerationQueue();
 
-  /// streams: whether the ticket's take_progress() is wanted.
+  /// streams: whether the ticket's take_progress() is wanted. client: jobs of equal ones share what
+  /// the engine gives to one.
   /// The ticket's outcome may be an error: an invalid request (kInvalidArgument, kOutOfRange),
   /// kCancelled after stop(), or the error of a step.
   /// Errors: kResourceExhausted where max_waiting jobs wait, kCancelled after stop().
-  Result<std::shared_ptr<GenerationTicket>> submit(GenerationJob job, bool streams = false);
+  Result<std::shared_ptr<GenerationTicket>> submit(GenerationJob job, bool streams = false,
+                                                   std::string client = {});
 
   Load load() const;
 

@@ -48,7 +48,8 @@ Result<HttpResponse> MegatronApi::answer_or_fail(const HttpCall& call) {
     call.log.prompt_tokens += std::ssize(text.prompt);
     prompt_tokens += fmt::format("{}{}", prompt_tokens.empty() ? "" : ", ", text.prompt.size());
   }
-  MEG_ASSIGN_OR_RETURN(const auto ticket, jobs_.queue().submit(std::move(job)));
+  MEG_ASSIGN_OR_RETURN(const auto ticket, jobs_.queue().submit(std::move(job), /*streams=*/false,
+                                                               call.client_address()));
   MEG_ASSIGN_OR_RETURN(const bool is_ready, jobs_.wait(*ticket, call.client, deadline));
   if (!is_ready) return client_gone();
   MEG_ASSIGN_OR_RETURN(const GenerationOutcome outcome, ticket->take());

@@ -124,6 +124,27 @@ TEST(GenerationQueueTest, AJobOfManyTextsLeavesRoomToThoseThatComeAfterIt) {
   EXPECT_EQ(queue->load().waiting_texts, 0);
 }
 
+TEST(GenerationQueueTest, AClientOfManyJobsLeavesRoomToOthers) {
+  StandInOptions options;
+  options.slots = 4;
+  options.step_microseconds = 1000;
+  const auto queue = queue_of(options, 256);
+  std::vector<std::shared_ptr<GenerationTicket>> many;
+  for (int32_t i = 0; i < 128; ++i) {
+    auto ticket = queue->submit({text(1, 200)}, /*streams=*/false, "greedy");
+    ASSERT_TRUE(ticket.has_value());
+    many.push_back(*std::move(ticket));
+  }
+  while (queue->load().active < 4) std::this_thread::yield();
+  for (int32_t i = 0; i < 3; ++i) {
+    const auto ticket = queue->submit({text(i, 1)}, /*streams=*/false, "modest");
+    ASSERT_TRUE(ticket.has_value());
+    EXPECT_TRUE(outcome_of(*ticket).has_value());
+  }
+  EXPECT_GT(queue->load().waiting, 50) << "they have not waited for those before them";
+  for (const auto& ticket : many) ticket->cancel();
+}
+
 TEST(GenerationQueueTest, AJobOfLongPromptsLeavesSlotsToThoseThatComeAfterIt) {
   StandInOptions options;
   options.slots = 4;

@@ -80,6 +80,9 @@ struct HttpCall {
   int client = -1;        ///< The socket, for poll().
   /// To be completed by the handler or by HttpResponse::write, until which it lives.
   RequestLog& log;
+
+  /// Of the client's machine, without a port.
+  std::string client_address() const { return log.client.substr(0, log.client.rfind(':')); }
 };
 
 /// Makes the response with an error's status and sentence.

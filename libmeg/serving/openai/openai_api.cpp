@@ -203,7 +203,8 @@ Result<HttpResponse> OpenAiApi::run(const HttpCall& call, const OpenAiOptions& o
   for (const GenerationRequest& text : job) MEG_RETURN_IF_ERROR(answer->add_choice(text.prompt));
   // Stop strings are looked for while the tokens come.
   const bool streams = options.stream || !options.stop.empty();
-  if (const Status status = answer->submit(std::move(job), streams); !status.ok()) {
+  if (const Status status = answer->submit(std::move(job), streams, call.client_address());
+      !status.ok()) {
     if (status.code() == StatusCode::kResourceExhausted) return openai_error(429, status.message());
     return status;
   }

@@ -13,8 +13,8 @@ Status OpenAiAnswer::add_choice(const std::vector<int32_t>& prompt) {
   return choices_.emplace_back(jobs_.tokenizer(), form_).begin(prompt);
 }
 
-Status OpenAiAnswer::submit(GenerationJob job, bool streams) {
-  MEG_ASSIGN_OR_RETURN(ticket_, jobs_.queue().submit(std::move(job), streams));
+Status OpenAiAnswer::submit(GenerationJob job, bool streams, std::string client) {
+  MEG_ASSIGN_OR_RETURN(ticket_, jobs_.queue().submit(std::move(job), streams, std::move(client)));
   return {};
 }
 

@@ -43,8 +43,8 @@ class OpenAiAnswer {
   /// One for each text of the job, in its order.
   Status add_choice(const std::vector<int32_t>& prompt);
 
-  /// Called once, before the functions below.
-  Status submit(GenerationJob job, bool streams);
+  /// Called once, before the functions below. client: as GenerationQueue::submit() has it.
+  Status submit(GenerationJob job, bool streams, std::string client);
 
   /// Waits for the whole answer. False if the client has gone.
   Result<bool> finish();
