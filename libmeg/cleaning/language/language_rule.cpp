@@ -93,12 +93,14 @@ LanguageRule::Guess LanguageRule::guess(std::string_view text) {
   const Languages& known = table();
   std::fill(letters_.begin(), letters_.end(), 0);
   std::fill(hits_.begin(), hits_.end(), 0);
+  found_.clear();
   int64_t all = 0;
   word_.clear();
   const auto end_word = [&] {
     const auto found = known.words.find(word_);
     if (found != known.words.end()) {
       for (const size_t language : found->second) ++hits_[language];
+      found_.push_back(&found->second);
     }
     word_.clear();
   };
@@ -144,8 +146,18 @@ LanguageRule::Guess LanguageRule::guess(std::string_view text) {
     }
   }
   if (hits(best) == 0) return {};
-  const auto of_two = static_cast<double>(hits(best) + hits(next));
-  return {known.languages[best].name, share * static_cast<double>(hits(best)) / of_two};
+  // Words of both say nothing of close languages.
+  int64_t of_best = 0, of_next = 0;
+  for (const std::vector<size_t>* const languages : found_) {
+    const bool is_best = std::find(languages->begin(), languages->end(), best) != languages->end();
+    const bool is_next = std::find(languages->begin(), languages->end(), next) != languages->end();
+    of_best += is_best && !is_next ? 1 : 0;
+    of_next += is_next && !is_best ? 1 : 0;
+  }
+  const int64_t of_one = of_best + of_next;
+  const double lead =
+      of_one == 0 ? 0.5 : static_cast<double>(of_best) / static_cast<double>(of_one);
+  return {known.languages[best].name, share * lead};
 }
 
 }  // namespace meg::cleaning

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -20,16 +21,18 @@ class LanguageRule {
 
   struct Guess {
     std::string_view language;  ///< Empty where there is none.
-    /// The script's share of the letters, times, where it has several languages, the language's
-    /// stop words divided by them and those of the next one.
+    /// The script's share of the letters, times, where it has several languages, a share of the
+    /// stop words that are the language's or the next one's, but not both's: the language's; half
+    /// where there are none.
     double score = 0;
   };
 
   Guess guess(std::string_view text);
 
  private:
-  std::vector<int64_t> letters_;  // of each script
-  std::vector<int64_t> hits_;     // stop words of each language
+  std::vector<int64_t> letters_;                   // of each script
+  std::vector<int64_t> hits_;                      // stop words of each language
+  std::vector<const std::vector<size_t>*> found_;  // the languages of each stop word
   std::string word_;
 };
 
