@@ -172,7 +172,10 @@ class CleanResumeTest : public testing::TestWithParam<Case> {
                     summary.text_bytes, summary.kept, summary.kept_text_bytes, summary.output_bytes,
                     summary.skipped_lines, summary.clusters, fmt::join(summary.lengths_read, " "),
                     fmt::join(summary.lengths_kept, " "));
-    text += fmt::format("{} | {} |", fmt::join(summary.largest_clusters, " "),
+    for (const DuplicateCluster& cluster : summary.largest_clusters) {
+      text += fmt::format("{} {} {} |", cluster.documents, cluster.kept, cluster.removed);
+    }
+    text += fmt::format("{} {} | {} |", summary.candidate_pairs, summary.joined_pairs,
                         fmt::join(summary.skipped_examples, " "));
     for (const StepCounts& step : summary.steps) {
       text += fmt::format("\n{} {} {} {} {} {} {}", step.name, step.documents, step.bytes,
