@@ -193,11 +193,11 @@ class PartEncoder final : public preprocess::TextVisitor {
       : encoder_(encoder), joined_(joined), part_{.ids = TokenBuffer(dtype), .sizes = {}} {}
 
   void begin_part(int64_t number) override {
-    end_part();
+    close_part();
     number_ = number;
   }
 
-  void end_part() {
+  void close_part() {
     if (number_.has_value()) part_ = joined_.add(*number_, std::move(part_));
     number_.reset();
   }
@@ -233,7 +233,7 @@ class Batch {
   void encode(PartEncoder& encoder, const std::atomic<bool>& stop) {
     while (!stop) {
       const auto [number, begin, end] = next_part();
-      if (begin == end) return encoder.end_part();
+      if (begin == end) return encoder.close_part();
       encoder.begin_part(number);
       for (size_t i = begin; i < end; ++i) {
         Status status = check_utf8(texts_[i]);
@@ -431,7 +431,7 @@ class PythonTokenizer {
       run_interruptibly(
           [&](const std::atomic<bool>& stop) { return work(std::span(parts), stop); });
     }
-    for (PartEncoder& part : parts) part.end_part();
+    for (PartEncoder& part : parts) part.close_part();
     return joined.arrays();
   }
 
