@@ -391,9 +391,7 @@ TEST(HuggingFaceConfig, NamesTheArgThatTransformersCannotDo) {
       {"normalization", "LayerNorm", "normalization: expected \"RMSNorm\" for LlamaForCausalLM"},
       {"add_bias_linear", true, "add_bias_linear: expected False"},
       {"swiglu", false, "swiglu: expected True"},
-      {"rotary_percent", 0.5, "rotary_percent: expected 1"},
       {"rotary_interleaved", true, "rotary_interleaved: expected False"},
-      {"apply_layernorm_1p", true, "apply_layernorm_1p: expected False"},
       {"position_embedding_type", "none",
        "position_embedding_type: expected \"rope\" for LlamaForCausalLM"},
       {"num_experts", int64_t{8}, "moe_router_topk: expected a number, found None"}};
@@ -409,6 +407,25 @@ TEST(HuggingFaceConfig, NamesTheArgThatTransformersCannotDo) {
     EXPECT_EQ(text.error().code(), StatusCode::kUnsupported);
     EXPECT_THAT(text.error().message(), HasSubstr(message));
   }
+}
+
+TEST(HuggingFaceConfig, ChoosesAnotherClassOrNormsForArgsThatLlamaCannotHave) {
+  const auto config = read(llama());
+  const auto written = [&](std::string_view name, const megatron::FieldValue& value) {
+    const megatron::FieldLookup changed = [&](std::string_view asked) {
+      return asked == name ? std::optional<megatron::FieldValue>(value) : config->field(asked);
+    };
+    const auto model = model::GptConfig::from_fields(changed);
+    return write_huggingface_config(*model, changed, DType::kFloat32, {});
+  };
+  const auto partly_rotated = written("rotary_percent", 0.5);
+  ASSERT_TRUE(partly_rotated.has_value()) << partly_rotated.error().message();
+  EXPECT_EQ(partly_rotated->architecture.class_name, "Phi3ForCausalLM");
+  EXPECT_FALSE(partly_rotated->adds_one_to_norms);
+  const auto less_one = written("apply_layernorm_1p", true);
+  ASSERT_TRUE(less_one.has_value()) << less_one.error().message();
+  EXPECT_EQ(less_one->architecture.class_name, "LlamaForCausalLM");
+  EXPECT_TRUE(less_one->adds_one_to_norms);
 }
 
 }  // namespace
