@@ -141,7 +141,7 @@ class BadInput(unittest.TestCase):
         done = self.run_program("--input", source, "--near-duplicates", "--json")
         self.assertEqual(done.returncode, 0, done.stderr)
         report = json.loads(done.stdout)
-        self.assertEqual((report["kept"], report["largest_clusters"]), (1, [100_000]))
+        self.assertEqual((report["kept"], [cluster["documents"] for cluster in report["largest_clusters"]]), (1, [100_000]))
         self.assertLess(time.monotonic() - begin, 120)
 
     def test_a_killed_run_goes_on_and_names_what_changed(self):

@@ -391,8 +391,7 @@ class HuggingFace(unittest.TestCase):
         self.convert("--load-dir", self.path("a"), "--save-dir", self.path("b"))
         file = self.path("b", "release", "mp_rank_00", "model_optim_rng.pt")
         state = reference_files.load_file(file)
-        for name, value in (("rotary_interleaved", True), ("rotary_percent", 0.5),
-                            ("window_size", [128, 5]), ("qk_l2_norm", True),
+        for name, value in (("rotary_interleaved", True), ("window_size", [128, 5]), ("qk_l2_norm", True),
                             ("multi_latent_attention", True)):
             before = getattr(state["args"], name, None)
             setattr(state["args"], name, value)

@@ -84,7 +84,7 @@ class Ranks(LaunchedRanks):
                 (["--samples", "8,8,8"], "--samples None", "--samples 8,8,8"),
                 (["--megatron-version", "core_v0.4.0"], "--megatron-version None",
                  "--megatron-version core_v0.4.0"),
-                (["--target-names", "legacy"], "--target-names mcore", "--target-names legacy")):
+                (["--target-names", "legacy"], "--target-names None", "--target-names legacy")):
             with self.subTest(flags=flags):
                 codes, _, err = self.end(self.start(2, "--train-iters", 1, of_rank={1: flags}))
                 self.assertEqual(codes, [1, 1])
