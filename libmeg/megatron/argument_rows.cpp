@@ -291,7 +291,7 @@ constexpr ArgumentRow kTrainingRows[] = {
   {kTraining, "--encoder-num-layers", "", "encoder_num_layers", "", kValue, kInteger, "None", "", "", "", "6ef5bdc", "core_v0.19.0", kModel, "", "", "", ""},
   {kTraining, "--decoder-num-layers", "", "decoder_num_layers", "", kValue, kInteger, "None", "", "", "", "6ef5bdc", "core_v0.19.0", kModel, "", "", "", ""},
   {kTraining, "--group-query-attention", "", "group_query_attention", "", kSwitch, kBool, "False", "True", "", "", "core_v0.4.0", "core_v0.19.0", kModel, "", "", "", "share keys and values among groups of heads"},
-  {kTraining, "--window-size", "", "window_size", "", kValue, kText, "None", "", "", "", "core_v0.15.0", "core_v0.19.0", kModel, "", "LEFT,0", "", "tokens before its own that attention sees; sequences must fit inside this window"},
+  {kTraining, "--window-size", "", "window_size", "", kValue, kText, "None", "", "", "", "core_v0.15.0", "core_v0.19.0", kModel, "", "LEFT,0", "", "tokens before its own that attention sees"},
   {kTraining, "--window-attn-skip-freq", "", "window_attn_skip_freq", "", kValue, kText, "None", "", "", "", "core_v0.15.0", "core_v0.19.0", kModel, "", "N", "", "layers without the window: each N-th, or a list of 0 and 1, 1 with it, for all layers"},
   {kTraining, "--max-position-embeddings", "", "max_position_embeddings", "", kValue, kInteger, "None", "", "", "", "v2.6", "core_v0.19.0", kModel, "", "N", "1..", "maximum sequence length that the model has positions for, in tokens"},
   {kTraining, "--position-embedding-type", "", "position_embedding_type", "", kValue, kText, "'learned_absolute'", "", "learned_absolute rope yarn mrope relative none", "learned_absolute rope none", "6ef5bdc", "core_v0.19.0", kModel, "", "TYPE", "", "kind of position embedding"},

@@ -102,9 +102,6 @@ TEST(ParameterCount, RefusesWhatItCannotCount) {
   EXPECT_EQ(parameter_count(config).error().message(),
             "padded_vocab_size: expected the size of the padded vocabulary, found 0");
   config = good;
-  config.num_experts = 8;
-  EXPECT_EQ(parameter_count(config).error().code(), StatusCode::kUnsupported);
-  config = good;
   config.num_attention_heads = config.num_query_groups = config.hidden_size =
       config.ffn_hidden_size = config.kv_channels = int64_t{1} << 30;
   EXPECT_EQ(parameter_count(config).error().code(), StatusCode::kOutOfRange);
