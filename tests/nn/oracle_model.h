@@ -38,7 +38,10 @@ inline Result<nn::GptModel> model_of(
     const checkpoint::MegatronCheckpoint& checkpoint,
     const std::function<void(model::GptConfig&, nn::GptOptions&)>& change = nullptr) {
   at::set_num_threads(1);  // more cost time on tensors this small
-  const auto lookup = [&](std::string_view name) { return checkpoint.described_arg(name); };
+  // Of lists, those that routers read.
+  const auto lookup = [&](std::string_view name) {
+    return name.starts_with("moe_") ? checkpoint.described_arg(name) : checkpoint.arg(name);
+  };
   MEG_ASSIGN_OR_RETURN(nn::GptOptions options, nn::GptOptions::from_fields(lookup));
   model::GptConfig config = checkpoint.config();
   if (config.padded_vocab_size == 0) {
