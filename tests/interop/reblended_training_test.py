@@ -74,7 +74,7 @@ class ReblendedTraining(unittest.TestCase):
 
     def traced(self, data, step):
         """The tokens of each sample of a step, by the arithmetic of pretrain_gpt."""
-        said = json.loads(self.run_program("dataset_inspect", "--trace", "--json", "--step", step, *data).stdout)
+        said = json.loads(self.run_program("dataset_inspect", data[2], "--trace", "--json", "--step", step, *data).stdout)
         samples = []
         for sample in sorted(said["trace"]["samples"], key=lambda each: each["sample"]):
             samples.append([token for part in sample["parts"]

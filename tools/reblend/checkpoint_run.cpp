@@ -76,6 +76,7 @@ std::optional<FieldValue> value_of(const checkpoint::TrainingArgs& args, const A
 }
 
 std::string shown(const FieldValue& value) {
+  if (const auto* text = std::get_if<std::string>(&value)) return text::printable(*text, kShown);
   return text::printable_name(megatron::field_text(value), kShown);
 }
 

@@ -135,7 +135,19 @@ std::optional<megatron::FieldValue> TrainingArgs::field(std::string_view name) c
   if (const auto* global = std::get_if<ArgValue::Global>(&value)) {
     return megatron::FieldValue(global->module + "." + global->name);
   }
-  return std::nullopt;
+  // The lists among what a configuration reads, as words of a command line.
+  const bool is_of_layers =
+      name == "window_size" || name == "window_attn_skip_freq" || name == "no_rope_freq";
+  const auto* list = std::get_if<ArgValue::List>(&value);
+  if (list == nullptr || !is_of_layers) return std::nullopt;
+  std::vector<std::string> words;
+  for (const ArgValue& element : *list) {
+    const auto* integer = std::get_if<int64_t>(&element.value);
+    const auto* text = std::get_if<std::string>(&element.value);
+    if (integer == nullptr && text == nullptr) return std::nullopt;
+    words.push_back(integer != nullptr ? std::to_string(*integer) : *text);
+  }
+  return megatron::FieldValue(std::move(words));
 }
 
 ArgValue arg_value(const megatron::FieldValue& field) {

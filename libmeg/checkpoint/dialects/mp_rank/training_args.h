@@ -61,8 +61,8 @@ class TrainingArgs {
   /// nullptr if there is no field of this name.
   const ArgValue* find(std::string_view name) const;
 
-  /// The value as a configuration's field: a class as its dotted name; nullopt for lists and enum
-  /// members.
+  /// The value as a configuration's field: a class as its dotted name, window_size and what is said
+  /// of single layers as words; nullopt for other lists and enum members.
   std::optional<megatron::FieldValue> field(std::string_view name) const;
 
   std::span<const Entry> entries() const { return entries_; }
