@@ -174,7 +174,7 @@ class UnusualRuns(unittest.TestCase):
         self.assertEqual(done.returncode, 2)
         self.assertEqual(
             done.stderr.splitlines()[-1],
-            "error: --num-layers, --hidden-size, --num-attention-heads, --seq-length, "
+            "error: --num-layers or --hybrid-layer-pattern, --hidden-size, --num-attention-heads, --seq-length, "
             "--micro-batch-size or --global-batch-size, --train-iters or --train-samples, "
             "--data-path or --mock-data, --vocab-file and --merge-file or another "
             "--tokenizer-type: required")
@@ -302,7 +302,8 @@ class UnusualRuns(unittest.TestCase):
         case = SHARED / "oracle/checkpoints/mcore_moe_tp1pp1_ep2_bf16"
         if not case.is_dir():
             self.skipTest(f"not found: {case}")
-        run = self.train("--train-iters", 3, "--bf16", "--load", case, "--use-checkpoint-args", "--finetune")
+        run = self.train("--train-iters", 3, "--bf16", "--load", case, "--use-checkpoint-args", "--finetune",
+                         "--num-layers", 4, "--max-position-embeddings", 64)
         self.assertEqual(len(self.losses(run)), 3)
 
     def test_a_first_run_may_take_args_from_where_it_saves(self):

@@ -266,7 +266,9 @@ Result<std::string> take_checkpoint_tokenizer(megatron::ArgumentValues& args,
     return std::string();
   }
   for (const auto& [field, value] : found.fields) {
-    if (!args.given(field)) args.set(field, value);
+    // A file's flag that is given as nothing names none.
+    const bool names_nothing = args.field(field) == megatron::FieldValue(std::string());
+    if (!args.given(field) || names_nothing) args.set(field, value);
   }
   return found.origin;
 }
