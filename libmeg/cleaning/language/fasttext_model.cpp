@@ -195,6 +195,15 @@ float log_of(float x) { return static_cast<float>(std::log(x + 1e-5)); }
 
 float sigmoid(float x) { return static_cast<float>(1.0 / (1 + std::exp(-x))); }
 
+/// What fastText looks up for labels that are judged one by one: the sigmoid of the multiple of
+/// 1/32 at or below x, 0 and 1 beyond 8. Not a number gives 0.
+float tabled_sigmoid(float x) {
+  constexpr float kMost = 8, kStepsPerUnit = 32;
+  if (!(x >= -kMost)) return 0;
+  if (x > kMost) return 1;
+  return sigmoid(std::floor((x + kMost) * kStepsPerUnit) / kStepsPerUnit - kMost);
+}
+
 }  // namespace
 
 struct FastTextModel::State {
@@ -452,7 +461,7 @@ void FastTextModel::predict(std::string_view text, Scratch& scratch,
     for (float& score : scores) sum += score = std::exp(score - most);
     for (float& score : scores) score /= sum;
   } else {
-    for (float& score : scores) score = sigmoid(score);
+    for (float& score : scores) score = tabled_sigmoid(score);
   }
   for (float& score : scores) score = std::exp(log_of(score));
 }
