@@ -11,6 +11,7 @@ usage: make_unicode_tables.py          writes the files
        make_unicode_tables.py --check  exits 1 if a file differs, 77 if a package is missing or is not the
                                        version that its file names
 """
+import functools
 import importlib.metadata
 import itertools
 import re
@@ -41,8 +42,9 @@ def matches_of_tokenizers(pattern):
     return pieces
 
 
-def characters_of_normalization(kind):
-    """Those that a normalization form of `tokenizers` changes, moves or joins with others, and those that
+@functools.cache
+def normalized_and_accents():
+    """The characters that a normalization form of `tokenizers` changes, moves or joins with others, and those that
     StripAccents takes out."""
     from tokenizers import normalizers
     strip = normalizers.StripAccents()
@@ -57,6 +59,11 @@ def characters_of_normalization(kind):
             found.add(character)
         if len(decomposed) > 1:
             found.update(decomposed)
+    return found, accents
+
+
+def characters_of_normalization(kind):
+    found, accents = normalized_and_accents()
     return {"form": found - accents, "form and accent": found & accents, "accent": accents - found}[kind]
 
 
@@ -72,14 +79,20 @@ def characters_of_pre_tokenizers(kind):
                                            lowercase=False)
         return [character for character in EVERYTHING if not strip.normalize_str(character)]
     if kind == "punctuation":
-        pieces = pre_tokenizers.Punctuation("removed")
-        return [character for character in EVERYTHING if not pieces.pre_tokenize_str(character)]
+        return set(EVERYTHING) - set(in_one_piece_with_a(pre_tokenizers.Punctuation("removed")))
     if kind == "numeric":
-        digits = pre_tokenizers.Digits()
-        return [character for character in EVERYTHING if len(digits.pre_tokenize_str("a" + character)) == 2]
-    words = pre_tokenizers.Whitespace()
-    return [character for character in EVERYTHING if len(words.pre_tokenize_str("a" + character)) == 1
-            and len(words.pre_tokenize_str("." + character)) == 2]
+        return set(EVERYTHING) - set(in_one_piece_with_a(pre_tokenizers.Digits()))
+    return in_one_piece_with_a(pre_tokenizers.Whitespace())
+
+
+def in_one_piece_with_a(step):
+    """The characters that a pre-tokenizer leaves in one piece with a letter before them."""
+    for start in range(0, len(EVERYTHING), 4096):
+        some = EVERYTHING[start:start + 4096]
+        inside = set()
+        for _, (begin, end) in step.pre_tokenize_str("".join("a" + character for character in some)):
+            inside.update(range(begin + 1, end))
+        yield from (character for place, character in enumerate(some) if 2 * place + 1 in inside)
 
 
 def charsmap(rules):
@@ -114,18 +127,26 @@ def charsmap(rules):
     return struct.pack(f"<I{len(units)}I", 4 * len(units), *units) + replacements
 
 
-def characters_of_graphemes(kind):
-    """Those that `tokenizers` puts into one grapheme with others. Its Precompiled replaces the whole of a short grapheme
-    that begins with a rule, and of a long one each character, which shows where graphemes end."""
+@functools.cache
+def grapheme_rules():
+    """A normalizer whose results show where `tokenizers` ends graphemes, and the characters that it finds to join with what
+    stands before them and after them. Its Precompiled replaces the whole of a short grapheme that begins with a rule, and
+    of a long one each character."""
     from tokenizers import normalizers
     rules = normalizers.Precompiled(charsmap({"A": "a", "\u0915": "x"}))
+    joining = [c for c in EVERYTHING if rules.normalize_str("A" + c) == "a"]
+    prepended = {c for c in EVERYTHING if rules.normalize_str(c + "A\u0301").endswith("\u0301")}
+    return rules, joining, prepended
+
+
+def characters_of_graphemes(kind):
+    """Those that `tokenizers` puts into one grapheme with others."""
+    rules, joining, prepended = grapheme_rules()
     mark, linker, consonant = "\u0301", "\u094d", "\u0915"
 
     def keeps_mark(before):
         return rules.normalize_str(before + consonant + mark).endswith(mark)
 
-    joining = [c for c in EVERYTHING if rules.normalize_str("A" + c) == "a"]
-    prepended = {c for c in EVERYTHING if rules.normalize_str(c + "A" + mark).endswith(mark)}
     candidates = {"consonant": set(EVERYTHING) - prepended, "linker": joining, "conjunct": joining}
     befores = {"consonant": "{}" + linker, "linker": consonant + "{}", "conjunct": consonant + linker + "{}"}
     if kind in befores:
@@ -211,16 +232,21 @@ class ScriptTable(Table):
                         if borders.isdisjoint((2 * place + 1, 2 * place + 2)))
 
     def values(self):
+        from tokenizers import pre_tokenizers
         found = [0] * CODE_POINTS
         of_any = set(self.of_one_script_with("a", EVERYTHING)) & set(self.of_one_script_with("\u03b1", EVERYTHING))
-        rest = [character for character in EVERYTHING if character not in of_any]
+        rest = "".join(character for character in EVERYTHING if character not in of_any)
+        pieces = [piece for start in range(0, len(rest), 4096)
+                  for piece, _ in pre_tokenizers.UnicodeScripts().pre_tokenize_str(rest[start:start + 4096])]
         for number in itertools.count(1):
-            if not rest:
+            if not pieces:
                 return found
-            of_script = set(self.of_one_script_with(rest[0], rest))
-            for character in of_script:
-                found[ord(character)] = number
-            rest = [character for character in rest if character not in of_script]
+            of_script = set(self.of_one_script_with(pieces[0][0], [piece[0] for piece in pieces]))
+            for piece in pieces:
+                if piece[0] in of_script:
+                    for character in piece:
+                        found[ord(character)] = number
+            pieces = [piece for piece in pieces if piece[0] not in of_script]
 
 
 class LowerCaseTable(Table):
