@@ -4,9 +4,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
+#include <fstream>
 #include <numeric>
 #include <optional>
 #include <random>
+#include <set>
 #include <string_view>
 #include <vector>
 
@@ -103,6 +105,7 @@ class Multiprocessor {
   bool waits_with(const Thread& thread, unsigned number) const;
   std::optional<unsigned> missed_by(const Thread& thread) const;
   bool release_block();
+  void list(const std::string& barrier);
   void release(Thread& thread);
   void report_waiting();
   std::string whereabouts(unsigned number) const;
@@ -114,6 +117,8 @@ class Multiprocessor {
 
   const std::string seed_ = environment("MEG_EMULATION_SEED", "1");
   const std::string left_out_ = environment("MEG_EMULATION_WITHOUT_BARRIER", "");
+  const std::string listed_to_ = environment("MEG_EMULATION_BARRIERS_TO", "");
+  std::set<std::string> listed_;  // barriers
   std::mt19937_64 random_{std::strtoull(seed_.c_str(), nullptr, 10)};
   Fiber host_;
   const Grid* grid_ = nullptr;
@@ -286,8 +291,13 @@ void Multiprocessor::release_lanes(unsigned warp) {
 /// When no thread is ready. Returns whether all were at the same barrier.
 bool Multiprocessor::release_block() {
   if (threads_[0].state != State::kAtBarrier || missed_by(threads_[0])) return false;
+  if (!listed_to_.empty()) list(place_of(threads_[0].call));
   for (unsigned i = 0; i < count_; ++i) release(threads_[i]);
   return true;
+}
+
+void Multiprocessor::list(const std::string& barrier) {
+  if (listed_.insert(barrier).second) std::ofstream(listed_to_, std::ios::app) << barrier << "\n";
 }
 
 /// When no thread is ready, nor can be released.

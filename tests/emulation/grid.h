@@ -17,7 +17,8 @@
 ///
 /// The schedules follow from the environment variable MEG_EMULATION_SEED (default: 1). Calls of
 /// __syncthreads() at the place that MEG_EMULATION_WITHOUT_BARRIER names (FILE:LINE) do nothing, so
-/// that tests can show that they notice its lack.
+/// that tests can show that they notice its lack. The file that MEG_EMULATION_BARRIERS_TO names
+/// receives a line PATH:LINE for each such call at which a block met.
 namespace meg::emulation {
 
 /// A device function that waits for other threads, and who called it where.
