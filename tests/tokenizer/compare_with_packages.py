@@ -19,7 +19,7 @@ from cjk_texts import cjk_corpus, is_assigned, texts_of_boundaries, untrained_va
 from compare_with_python import SKIPPED, byte_characters, encode_with_libmeg, random_text
 
 TEXTS = 500
-PAGE_START = 4000
+CORPUS = 40_000  # characters, so that more pages do not make more to train on
 CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 WHITESPACE = r"|\s*[\r\n]+|\s+(?!\S)|\s+"
 UPPER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]"
@@ -492,7 +492,7 @@ def main():
     pages = sorted(Path(sys.argv[2]).glob("*.md"))
     until = time.monotonic() + float(sys.argv[3] if len(sys.argv) > 3 else 0)
     # Some of the pre-tokenizers leave the corpus one word, which takes the package time that grows with its square.
-    corpus = "\n".join(page.read_text(encoding="utf-8")[:PAGE_START] for page in pages)
+    corpus = "\n".join(page.read_text(encoding="utf-8")[:CORPUS // len(pages)] for page in pages)
     made = list(itertools.chain(tokenizers_of_words(corpus), made_tokenizers(corpus)))
     ranked = list(rank_vocabularies())
     right = True
