@@ -108,7 +108,7 @@ TEST(ByteStream, RefusesABomb) {
 std::string mixed_frames(const std::string& text, std::string (*compress)(std::string_view)) {
   std::string packed;
   size_t at = 0;
-  for (const size_t size : {3'000'000, 0, 2'000'000, 70'000, 26'000'000, 1, 4'000'000}) {
+  for (const size_t size : {3'000'000, 0, 2'000'000, 70'000, 9'000'000, 1, 4'000'000}) {
     packed += compress(std::string_view(text).substr(at, size));
     at += size;
     if (compress == test::zstd_of) packed += std::string("\x50\x2a\x4d\x18\3\0\0\0abc", 11);
@@ -121,7 +121,7 @@ constexpr std::string (*kSeparable[])(std::string_view) = {
     [](std::string_view text) { return test::xz_blocks_of(text); }};
 
 TEST(ByteStream, ThreadsChangeNothing) {
-  const std::string text = some_text(40 << 20);
+  const std::string text = some_text(20 << 20);
   for (const auto compress : kSeparable) {
     const std::string packed = mixed_frames(text, compress);
     for (const int threads : {1, 4}) {
@@ -171,16 +171,17 @@ TEST(ByteStream, UnpacksXzOfAnyFiltersAndChecks) {
        {LZMA_VLI_UNKNOWN, nullptr}}};
   const std::string text = some_text(5 << 19);
   const std::string zeros(8, '\0');
-  for (const auto& chain : chains) {
-    for (const auto check :
-         {LZMA_CHECK_NONE, LZMA_CHECK_CRC32, LZMA_CHECK_CRC64, LZMA_CHECK_SHA256}) {
-      const std::string one = test::xz_blocks_of(text, chain.data(), check);
-      const std::string packed = one + zeros + test::xz_of("between") + one + zeros;
-      for (const int threads : {1, 4}) {
-        EXPECT_TRUE(unpacked(packed, 70'000, {.threads = threads}).value() ==
-                    text + "between" + text);
-      }
+  const auto is_unpacked = [&](const std::vector<lzma_filter>& chain, lzma_check check) {
+    const std::string one = test::xz_blocks_of(text, chain.data(), check);
+    const std::string packed = one + zeros + test::xz_of("between") + one + zeros;
+    for (const int threads : {1, 4}) {
+      EXPECT_TRUE(unpacked(packed, 70'000, {.threads = threads}).value() ==
+                  text + "between" + text);
     }
+  };
+  for (const auto& chain : chains) is_unpacked(chain, LZMA_CHECK_CRC64);
+  for (const auto check : {LZMA_CHECK_NONE, LZMA_CHECK_CRC32, LZMA_CHECK_SHA256}) {
+    is_unpacked(chains[0], check);
   }
 }
 
