@@ -10,6 +10,7 @@
 #   tsan         the same under the thread sanitizer
 #   fuzz         the fuzzers' corpora, replayed under clang's sanitizers, which detect uses after the end of a scope
 #                that gcc's do not
+#   headers      compiles every header by itself: some hundred small files, which take minutes
 #   packages     makes what users install, and tests it where neither the checkout nor a compiler is in sight
 #   tidy[=REV]   clang-tidy on the sources that changed since REV; without REV on all of them, which takes hours
 set -euo pipefail
@@ -40,6 +41,12 @@ tidy() {
     xargs -r -P "$jobs" -n 4 clang-tidy-14 -p build/tidy --quiet --warnings-as-errors='*'
 }
 
+headers() {
+  "$here/setup.sh"
+  cmake --preset release
+  cmake --build --preset release --parallel "$jobs" --target all_verify_interface_header_sets
+}
+
 packages() {
   rm -rf dist
   "$here/build_wheel.sh"
@@ -58,11 +65,12 @@ stage() {
     # Tests in Python run programs, which would have to be built for them.
     asan | tsan) torch_free "$1" unit_tests -L unit -LE python ;;
     fuzz) torch_free fuzz fuzzers -R '^fuzz\.' ;;
+    headers) headers ;;
     packages) packages ;;
     tidy) tidy ;;
     tidy=*) tidy "${1#tidy=}" ;;
     *)
-      echo "usage: scripts/ci.sh release|torch-free|asan|tsan|fuzz|packages|tidy[=REV] ..." >&2
+      echo "usage: scripts/ci.sh release|torch-free|asan|tsan|fuzz|headers|packages|tidy[=REV] ..." >&2
       exit 2
       ;;
   esac
