@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
@@ -198,6 +199,55 @@ Result<std::optional<BatchRampup>> resolve_rampup(const DataArgs& args,
   return std::optional(rampup);
 }
 
+/// A number with a suffix K, M, B or T for thousands, millions, billions and trillions, cut to an
+/// integer. Mirrors megatron/core/num_microbatches_calculator.py: _parse_numeric_value.
+Result<int64_t> parse_amount(std::string_view text, std::string_view what) {
+  constexpr std::array<double, 4> kUnits = {1e3, 1e6, 1e9, 1e12};
+  std::string_view number = text;
+  double unit = 1;
+  const size_t suffix = std::string_view("KMBTkmbt").find(text.empty() ? ' ' : text.back());
+  if (suffix != std::string_view::npos) {
+    number.remove_suffix(1);
+    unit = kUnits[suffix % kUnits.size()];
+  }
+  const Result<double> value = megatron::python_float(number);
+  if (value.has_value() && *value >= 0 && *value * unit <= 0x1p53) {
+    return static_cast<int64_t>(*value * unit);
+  }
+  return make_error(StatusCode::kInvalidArgument,
+                    "{}: expected a number up to 2^53 with or without K, M, B or T, found {}", what,
+                    text::printable(text));
+}
+
+/// "0:768 250B:1536": batch sizes from numbers of tokens on. Mirrors
+/// megatron/core/num_microbatches_calculator.py: StepBatchsizeNumMicroBatchesCalculator.
+Result<std::vector<BatchChange>> resolve_changes(const DataArgs& args) {
+  constexpr std::string_view kField = "`step_batch_size_schedule`";
+  std::vector<BatchChange> changes;
+  if (!args.step_batch_size_schedule.has_value()) return changes;
+  if (!args.rampup_batch_size.empty()) {
+    return usage("`step_batch_size_schedule`: cannot be combined with `rampup_batch_size`");
+  }
+  if (*args.sequence_length < 1) return usage("`seq_length`: expected at least 1");
+  std::string schedule = *args.step_batch_size_schedule;
+  std::replace(schedule.begin(), schedule.end(), ',', ' ');
+  for (const std::string& entry : words_of(schedule)) {
+    const size_t colon = entry.find(':');
+    if (colon == std::string::npos) {
+      return make_error(StatusCode::kInvalidArgument, "{}: expected TOKENS:BATCH_SIZE, found {}",
+                        kField, text::printable(entry));
+    }
+    BatchChange change;
+    MEG_ASSIGN_OR_RETURN(const int64_t tokens, parse_amount(entry.substr(0, colon), kField));
+    MEG_ASSIGN_OR_RETURN(change.batch_size, parse_amount(entry.substr(colon + 1), kField));
+    change.samples = tokens / *args.sequence_length;
+    changes.push_back(change);
+  }
+  if (!changes.empty()) return changes;
+  return make_error(StatusCode::kInvalidArgument, "{}: expected TOKENS:BATCH_SIZE, found nothing",
+                    kField);
+}
+
 Result<BatchSchedule> resolve_batches(const DataArgs& args, int64_t ranks,
                                       const megatron::MegatronVersion& version, Notes& notes) {
   // --samples states numbers of samples outright, which need no batch size to follow from.
@@ -207,10 +257,22 @@ Result<BatchSchedule> resolve_batches(const DataArgs& args, int64_t ranks,
   }
   MEG_ASSIGN_OR_RETURN(const std::optional<BatchRampup> rampup,
                        resolve_rampup(args, version, notes));
-  return BatchSchedule::create({.global_batch_size = args.global_batch_size.value_or(0),
-                                .micro_batch_size = args.micro_batch_size.value_or(1),
-                                .data_parallel_size = ranks,
-                                .rampup = rampup});
+  MEG_ASSIGN_OR_RETURN(std::vector<BatchChange> changes, resolve_changes(args));
+  MEG_ASSIGN_OR_RETURN(
+      BatchSchedule batches,
+      BatchSchedule::create({.global_batch_size = args.global_batch_size.value_or(0),
+                             .micro_batch_size = args.micro_batch_size.value_or(1),
+                             .data_parallel_size = ranks,
+                             .rampup = rampup,
+                             .changes = std::move(changes)}));
+  // Checkpoints have both: Megatron writes the size that it takes where none is given.
+  const int64_t least = args.micro_batch_size.value_or(1) * ranks;
+  if (args.step_batch_size_schedule.has_value() && batches.global_batch_size() != least) {
+    return usage(
+        "`step_batch_size_schedule`: cannot be combined with `global_batch_size`, which is the "
+        "micro batch size times the data-parallel size beside it");
+  }
+  return batches;
 }
 
 /// "100,10,None": Megatron's tuple of requested samples, in which None means one epoch.
@@ -243,6 +305,14 @@ Status resolve_counts(const DataArgs& args, DataRun& run) {
                        count_samples(args.length, run.batches, run.config.version));
   run.config.samples = counts.samples;
   run.train_iters = counts.train_iters;
+  const int64_t consumed = run.batches.consumed_before(run.train_iters + 1);
+  if (args.step_batch_size_schedule.has_value() && args.length.train_iters.has_value() &&
+      consumed > counts.samples[split_number(Split::kTrain)]) {
+    run.notes.push_back(fmt::format(
+        "`train_iters` with `step_batch_size_schedule`: as Megatron, asks the datasets for "
+        "{} samples, of which the run consumes {}; with --train-samples it asks for all",
+        *counts.samples[split_number(Split::kTrain)], consumed));
+  }
   return Status();
 }
 
@@ -290,6 +360,7 @@ void read_batches(megatron::FieldReader& args, DataArgs& data) {
   args.take("micro_batch_size", data.micro_batch_size);
   args.take("global_batch_size", data.global_batch_size);
   args.take("rampup_batch_size", data.rampup_batch_size);
+  args.take("step_batch_size_schedule", data.step_batch_size_schedule);
   args.take("tensor_model_parallel_size", data.tensor_model_parallel_size);
   args.take("pipeline_model_parallel_size", data.pipeline_model_parallel_size);
   args.take("context_parallel_size", data.context_parallel_size);

@@ -45,6 +45,7 @@ struct DataArgs {
   std::optional<int64_t> micro_batch_size;
   std::optional<int64_t> global_batch_size;
   std::vector<std::string> rampup_batch_size;
+  std::optional<std::string> step_batch_size_schedule;
   int64_t tensor_model_parallel_size = 1;
   int64_t pipeline_model_parallel_size = 1;
   int64_t context_parallel_size = 1;

@@ -13,6 +13,8 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
 
 /// A run of 10 steps.
 DataArgs short_run() {
@@ -36,6 +38,49 @@ TEST(DataRunTest, CountsWhatTheLengthAsksFor) {
   EXPECT_THAT(run->config.samples, ElementsAre(40, 36, 12));
   ASSERT_TRUE(run->config.blend.has_value());
   EXPECT_THAT(run->config.blend->prefixes, ElementsAre("p"));
+}
+
+TEST(DataRunTest, ScheduleOfBatchSizesIsGivenInTokens) {
+  DataArgs args = short_run();
+  args.length.train_iters.reset();
+  args.length.train_samples = 200;
+  args.step_batch_size_schedule = " 0.4k:1E1, 0:2 \n1K:20";
+  const auto run = resolve_data(args, std::nullopt);
+  ASSERT_TRUE(run.has_value()) << run.error().message();
+  EXPECT_EQ(run->batches.batch_size_after(49), 2);
+  EXPECT_EQ(run->batches.batch_size_after(50), 10);
+  EXPECT_EQ(run->batches.batch_size_after(125), 20);
+  EXPECT_EQ(run->train_iters, 25 + 8 + 4);
+  EXPECT_THAT(run->notes, IsEmpty());
+}
+
+TEST(DataRunTest, ScheduleOfBatchSizesTakesTheSizeOfACheckpointButNoOther) {
+  DataArgs args = short_run();
+  args.step_batch_size_schedule = "0:4";
+  args.global_batch_size = 2;  // of micro-batches of 2: what Megatron writes where none was given
+  const auto run = resolve_data(args, std::nullopt);
+  ASSERT_TRUE(run.has_value()) << run.error().message();
+  EXPECT_THAT(run->notes, ElementsAre(HasSubstr("20 samples, of which the run consumes 40")));
+  args.global_batch_size = 4;
+  EXPECT_THAT(resolve_data(args, std::nullopt).error().message(),
+              HasSubstr("cannot be combined with `global_batch_size`"));
+}
+
+TEST(DataRunTest, RefusesSchedulesOfBatchSizesThatAreNone) {
+  for (const char* const schedule :
+       {"", " , ", "8", "0:", ":8", "0:x", "0:-8", "0:nan", "0:inf", "0:9100T", "0:8Q"}) {
+    DataArgs args = short_run();
+    args.step_batch_size_schedule = schedule;
+    const auto run = resolve_data(args, std::nullopt);
+    ASSERT_FALSE(run.has_value()) << schedule;
+    EXPECT_THAT(run.error().message(), StartsWith("`step_batch_size_schedule`: expected "))
+        << schedule;
+  }
+  DataArgs args = short_run();
+  args.step_batch_size_schedule = "0:2";
+  args.rampup_batch_size = {"2", "2", "20"};
+  EXPECT_THAT(resolve_data(args, std::nullopt).error().message(),
+              HasSubstr("cannot be combined with `rampup_batch_size`"));
 }
 
 TEST(DataRunTest, ArgumentsAreTakenByTheirFields) {

@@ -7,10 +7,10 @@
 
 // Megatron asks for the batch size before every step, from the samples consumed so far.
 // Answering "which step, which sample" by repeating that would take as many turns as steps, so
-// walk() does it once and keeps intervals of steps with one batch size: a run without ramp-up has
-// one, else there is one for each increment. The quotient of batch_size_after is a float64 division
-// that is cut to an integer, as in Python; everything else asks that function, so that it is
-// rounded in one place only.
+// walk() does it once and keeps intervals of steps with one batch size: a run without ramp-up or
+// changes has one, else there is one for each of them. The quotient of batch_size_after is a
+// float64 division that is cut to an integer, as in Python; everything else asks that function, so
+// that it is rounded in one place only.
 
 namespace meg::samples {
 namespace {
@@ -43,6 +43,29 @@ Status check_rampup(const BatchRampup& rampup, int64_t global_batch_size) {
                       "{}: increment: expected a divisor of {} (global batch size {} less start "
                       "{}), found {}",
                       kField, difference, global_batch_size, rampup.start, rampup.increment);
+  }
+  return Status();
+}
+
+/// Sorts them.
+Status check_changes(std::vector<BatchChange>& changes) {
+  constexpr std::string_view kField = "`step_batch_size_schedule`";
+  std::sort(changes.begin(), changes.end(),
+            [](const BatchChange& a, const BatchChange& b) { return a.samples < b.samples; });
+  if (!changes.empty() && changes[0].samples != 0) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "{}: expected the first batch size at 0 samples, found {}", kField,
+                      changes[0].samples);
+  }
+  for (size_t i = 0; i < changes.size(); ++i) {
+    MEG_RETURN_IF_ERROR(
+        check_range("`step_batch_size_schedule`: batch size", changes[i].batch_size, 1));
+    MEG_RETURN_IF_ERROR(check_range("`step_batch_size_schedule`: samples", changes[i].samples, 0));
+    if (i > 0 && changes[i].samples == changes[i - 1].samples) {
+      return make_error(StatusCode::kInvalidArgument,
+                        "{}: expected one batch size at {} samples, found {} and {}", kField,
+                        changes[i].samples, changes[i - 1].batch_size, changes[i].batch_size);
+    }
   }
   return Status();
 }
@@ -80,11 +103,21 @@ Result<BatchSchedule> BatchSchedule::create(const Options& options) {
     schedule.samples_per_increment_ =
         static_cast<double>(options.rampup->samples) / static_cast<double>(increments);
   }
+  schedule.changes_ = options.changes;
+  MEG_RETURN_IF_ERROR(check_changes(schedule.changes_));
   MEG_RETURN_IF_ERROR(schedule.walk());
   return schedule;
 }
 
+/// The first of changes_ that has not come yet.
+std::vector<BatchChange>::const_iterator BatchSchedule::change_after(int64_t consumed) const {
+  return std::upper_bound(
+      changes_.begin(), changes_.end(), consumed,
+      [](int64_t samples, const BatchChange& change) { return samples < change.samples; });
+}
+
 int64_t BatchSchedule::batch_size_after(int64_t consumed_samples) const {
+  if (!changes_.empty()) return std::prev(change_after(consumed_samples))->batch_size;
   if (!rampup_ || consumed_samples > rampup_->samples) return global_batch_size_;
   const auto increments =
       static_cast<int64_t>(static_cast<double>(consumed_samples) / samples_per_increment_);
@@ -104,6 +137,13 @@ int64_t BatchSchedule::samples_until_larger(int64_t consumed) const {
     (batch_size_after(middle) == batch_size ? same : larger) = middle;
   }
   return larger;
+}
+
+/// Where a step that begins after more than `consumed` samples may have another batch size.
+std::optional<int64_t> BatchSchedule::next_change(int64_t consumed) const {
+  if (rampup_ && consumed <= rampup_->samples) return samples_until_larger(consumed);
+  const auto change = change_after(consumed);
+  return change == changes_.end() ? std::nullopt : std::optional(change->samples);
 }
 
 Status BatchSchedule::check_batch_size(std::string_view name, int64_t batch_size,
@@ -144,6 +184,9 @@ Status BatchSchedule::check_micro_batches_fill(int64_t stages, int64_t group) co
                       static_cast<double>(samples) / static_cast<double>(at_once));
   };
   MEG_RETURN_IF_ERROR(check("`global_batch_size`", global_batch_size_));
+  for (const BatchChange& change : changes_) {
+    MEG_RETURN_IF_ERROR(check("`step_batch_size_schedule`", change.batch_size));
+  }
   if (!rampup_) return Status();
   for (int64_t size = rampup_->start; size < global_batch_size_; size += rampup_->increment) {
     MEG_RETURN_IF_ERROR(check("`rampup_batch_size`", size));
@@ -155,9 +198,9 @@ Status BatchSchedule::add_interval(Interval interval) {
   MEG_RETURN_IF_ERROR(check_batch_size(
       fmt::format("step {}: global batch size", interval.first_step), interval.batch_size));
   if (intervals_.size() == kMaxIntervals) {
-    return make_error(StatusCode::kInvalidArgument,
-                      "`rampup_batch_size`: expected at most {} batch sizes, found more",
-                      kMaxIntervals);
+    return make_error(
+        StatusCode::kInvalidArgument, "{}: expected at most {} batch sizes, found more",
+        rampup_ ? "`rampup_batch_size`" : "`step_batch_size_schedule`", kMaxIntervals);
   }
   intervals_.push_back(interval);
   return Status();
@@ -165,9 +208,9 @@ Status BatchSchedule::add_interval(Interval interval) {
 
 Status BatchSchedule::walk() {
   Interval next{.first_step = 1, .first_sample = 0, .batch_size = batch_size_after(0)};
-  while (rampup_ && next.first_sample <= rampup_->samples) {
+  while (const std::optional<int64_t> change = next_change(next.first_sample)) {
     MEG_RETURN_IF_ERROR(add_interval(next));
-    const int64_t samples = samples_until_larger(next.first_sample) - next.first_sample;
+    const int64_t samples = *change - next.first_sample;
     // The batch size changes between steps only: the step that crosses the border is still of the
     // old size.
     const int64_t steps = (samples - 1) / next.batch_size + 1;
@@ -195,6 +238,7 @@ int64_t BatchSchedule::step_of(int64_t sample) const {
 }
 
 int64_t BatchSchedule::steps_for(int64_t train_samples, bool whole_rampup) const {
+  if (!changes_.empty()) return train_samples <= 0 ? 0 : step_of(train_samples - 1);
   if (!rampup_) return train_samples / global_batch_size_;
   if (train_samples < 0) return 0;
   const int64_t last_ramp_sample =

@@ -16,6 +16,12 @@ struct BatchRampup {
   int64_t samples = 0;  ///< Until the global batch size is reached.
 };
 
+/// One entry of --step-batch-size-schedule: the batch size from a number of consumed samples on.
+struct BatchChange {
+  int64_t samples = 0;
+  int64_t batch_size = 0;
+};
+
 /// The global batch size of every training step.
 /// Mirrors Megatron-LM megatron/core/num_microbatches_calculator.py.
 class BatchSchedule {
@@ -25,6 +31,9 @@ class BatchSchedule {
     int64_t micro_batch_size = 1;
     int64_t data_parallel_size = 1;
     std::optional<BatchRampup> rampup = std::nullopt;
+    /// In any order, the first at 0; none: all steps have the global batch size. It then is that of
+    /// evaluations alone, as in Megatron. Not with rampup.
+    std::vector<BatchChange> changes = {};
   };
 
   /// One sample per step.
@@ -55,7 +64,8 @@ class BatchSchedule {
   /// The step (from 1) that consumes sample number `sample` (from 0).
   int64_t step_of(int64_t sample) const;
 
-  /// The number of steps for --train-samples, without an incomplete last batch. 0 or less: none.
+  /// The number of steps for --train-samples, without an incomplete last batch, which
+  /// --step-batch-size-schedule counts. 0 or less: none.
   /// whole_rampup: as up to core 0.7, which counts the whole ramp-up even if the samples end
   /// before. Mirrors megatron/training/training.py: update_train_iters.
   int64_t steps_for(int64_t train_samples, bool whole_rampup = false) const;
@@ -71,12 +81,15 @@ class BatchSchedule {
   Status walk();
   Status add_interval(Interval interval);
   int64_t samples_until_larger(int64_t consumed) const;
+  std::vector<BatchChange>::const_iterator change_after(int64_t consumed) const;
+  std::optional<int64_t> next_change(int64_t consumed) const;
 
   int64_t global_batch_size_ = 1;
   int64_t micro_batch_size_ = 1;
   int64_t data_parallel_size_ = 1;
   std::optional<BatchRampup> rampup_;
   double samples_per_increment_ = 0;
+  std::vector<BatchChange> changes_;  ///< By samples.
   /// The intervals of a run from its first sample; at least one.
   std::vector<Interval> intervals_ = {{.first_step = 1, .first_sample = 0, .batch_size = 1}};
 };

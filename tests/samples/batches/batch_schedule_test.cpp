@@ -9,6 +9,7 @@
 namespace meg::samples {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 TEST(BatchSchedule, WithoutAGlobalBatchSizeAStepIsOneMicroBatchOfEachRank) {
@@ -49,6 +50,29 @@ TEST(BatchSchedule, ClosedFormsAgreeWithWalkingStepByStep) {
   }
 }
 
+TEST(BatchSchedule, BatchesChangeWithTheFirstStepThatBeginsThere) {
+  const auto schedule = BatchSchedule::create({.micro_batch_size = 2,
+                                               .changes = {{.samples = 8, .batch_size = 4},
+                                                           {.samples = 0, .batch_size = 6},
+                                                           {.samples = 17, .batch_size = 2}}});
+  ASSERT_TRUE(schedule.has_value()) << schedule.error().message();
+  std::vector<int64_t> consumed;
+  for (int64_t step = 1; step <= 6; ++step) consumed.push_back(schedule->consumed_before(step));
+  EXPECT_THAT(consumed, ElementsAre(0, 6, 12, 16, 20, 22));
+  EXPECT_EQ(schedule->step_of(19), 4);
+  EXPECT_EQ(schedule->global_batch_size(), 2);  // what Megatron counts evaluations with
+}
+
+TEST(BatchSchedule, ChangesCountTheStepInWhichTheSamplesEnd) {
+  const auto schedule = BatchSchedule::create(
+      {.changes = {{.samples = 0, .batch_size = 2}, {.samples = 4, .batch_size = 5}}});
+  ASSERT_TRUE(schedule.has_value()) << schedule.error().message();
+  std::vector<int64_t> steps;
+  for (const int64_t samples : {-1, 0, 1, 4, 5, 9, 10})
+    steps.push_back(schedule->steps_for(samples));
+  EXPECT_THAT(steps, ElementsAre(0, 0, 1, 2, 3, 3, 4));
+}
+
 TEST(BatchSchedule, HugeStepsSaturateInsteadOfOverflowing) {
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
   const auto schedule = BatchSchedule::create({.global_batch_size = int64_t{1} << 40});
@@ -78,6 +102,14 @@ TEST(BatchSchedule, RefusesBatchesThatDoNotDivideWithTheNumbers) {
       {{.global_batch_size = 32, .rampup = BatchRampup{16, 16, 0}},
        "`rampup_batch_size`: samples: expected 1 to"},
       {{.global_batch_size = 32, .rampup = BatchRampup{0, 16, 5}}, "start: expected 1 to"},
+      {{.changes = {{.samples = 3, .batch_size = 2}}},
+       "`step_batch_size_schedule`: expected the first batch size at 0 samples, found 3"},
+      {{.changes = {{.samples = 0, .batch_size = 2}, {.samples = 0, .batch_size = 4}}},
+       "`step_batch_size_schedule`: expected one batch size at 0 samples, found"},
+      {{.changes = {{.samples = 0, .batch_size = 0}}}, "batch size: expected 1 to"},
+      {{.micro_batch_size = 2,
+        .changes = {{.samples = 0, .batch_size = 2}, {.samples = 4, .batch_size = 3}}},
+       "step 3: global batch size: expected a multiple of 2"},
       {{.global_batch_size = 32, .rampup = BatchRampup{16, -1, 5}}, "increment: expected 1 to"},
       {{.global_batch_size = -1}, "`global_batch_size`: expected 0 to"},
       {{.micro_batch_size = 0}, "`micro_batch_size`: expected 1 to"},
