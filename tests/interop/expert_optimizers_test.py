@@ -29,7 +29,8 @@ UTIL = VERIFY = ""
 
 
 def save(folder, tp, pp, ep, bf16):
-    return experts.save(folder, "plain_ranks", experts.args_of(tp, pp, ep, bf16=bf16))
+    experts.save(experts.args_of(tp, pp, ep, bf16=bf16), [("plain_ranks", folder)])
+    return folder
 
 
 def ranks_of(root):

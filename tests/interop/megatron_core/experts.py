@@ -28,7 +28,7 @@ from megatron.core.transformer.transformer_config import TransformerConfig
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
 from megatron_core import models as core
-from megatron_core.ranks import model_args, run_ranks, values
+from megatron_core.ranks import model_args, run_ranks, values, write_tracker
 
 EXPERTS = 4
 # Fields of TransformerConfig and of Megatron's args alike.
@@ -169,13 +169,9 @@ def save_rank_file(folder, model, optimizer, args, distributed):
                    os.path.join(path, "model_optim_rng.pt"))
 
 
-def save_rank(folder, rank, args, form):
-    start(folder, rank, args)
-    distributed = not form.startswith("plain")
-    args.use_distributed_optimizer = distributed
-    model, optimizer = train(args, distributed)
+def save_form(folder, form, model, optimizer, args):
     if form.endswith("_ranks"):
-        return save_rank_file(folder, model, optimizer, args, distributed)
+        return save_rank_file(folder, model, optimizer, args, args.use_distributed_optimizer)
     state, metadata = sharded_state(model, optimizer, args, form, False)
     path = os.path.join(folder, "iter_0000001")
     os.makedirs(path, exist_ok=True)
@@ -183,8 +179,24 @@ def save_rank(folder, rank, args, form):
     dist_checkpointing.save(state, path, content_metadata=metadata)
 
 
-def save(folder, form, args):
-    return run_ranks(folder, args.world_size, save_rank, args, form)
+def save_rank(folder, rank, args, places):
+    """Each kind of optimizer trains once for all of its forms."""
+    start(folder, rank, args)
+    for distributed in (False, True):
+        forms = [place for place in places if place[0].startswith("plain") != distributed]
+        if forms:
+            args.use_distributed_optimizer = distributed
+            model, optimizer = train(args, distributed)
+            for form, root in forms:
+                save_form(root, form, model, optimizer, args)
+
+
+def save(args, places):
+    """A checkpoint for each form and folder."""
+    with tempfile.TemporaryDirectory() as folder:
+        run_ranks(folder, args.world_size, save_rank, args, places)
+    for _, root in places:
+        write_tracker(root)
 
 
 def load_rank(folder, rank, args, form, checkpoints):
@@ -234,8 +246,7 @@ def main(command, fields, places):
             run_ranks(folder, 1, flatten_rank, os.path.join(source, "iter_0000001"))
         return
     if command == "save":
-        for form, folder in places:
-            save(folder, form, args_of(**fields))
+        save(args_of(**fields), places)
         return
     args = args_of(**fields)
     forms, checkpoints = zip(*places)

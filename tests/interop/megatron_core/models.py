@@ -1,7 +1,9 @@
 """Models of the real megatron-core (PyPI) on a CPU, as training with given args would build them."""
 import contextlib
-import multiprocessing
+import multiprocessing.dummy
 import os
+import queue
+import types
 
 os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")  # compiling costs more than it saves here
 
@@ -48,8 +50,10 @@ def start_without_gpu(tp=1, pp=1, rank=0, store=None, dp=1, **sizes):
     random.CudaRNGStatesTracker.fork = lambda self, *a, **k: contextlib.nullcontext()
     fused_softmax.get_default_causal_mask = \
         lambda size: torch.ones(size, size, dtype=torch.bool).triu(1)
-    # megatron-core starts another Python for the queue of its writers, which takes longer than a save.
-    filesystem_async._results_queue = multiprocessing.get_context("fork").Manager().Queue()
+    # megatron-core starts another Python for the queue of its writers, and up to 0.16 a process for each of them,
+    # which takes longer than a save: here they are threads, as in newer revisions.
+    filesystem_async._results_queue = queue.Queue()
+    filesystem_async.mp = types.SimpleNamespace(get_context=lambda method: multiprocessing.dummy)
     torch.distributed.init_process_group("gloo", store=store or torch.distributed.HashStore(),
                                          rank=rank, world_size=tp * pp * dp)
     parallel_state.initialize_model_parallel(tp, pp, **sizes)

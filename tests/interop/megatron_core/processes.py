@@ -5,6 +5,7 @@ for the test's output, for ever.
 """
 import atexit
 import functools
+import gc
 import importlib
 import json
 import multiprocessing
@@ -90,6 +91,7 @@ def serve(module):
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     main = importlib.import_module(module).main
+    gc.freeze()  # else the first collection in each process copies all of the memory that it shares with this one
     for line in sys.stdin:
         process = multiprocessing.get_context("fork").Process(target=main, args=json.loads(line))
         process.start()

@@ -4,6 +4,7 @@ Each rank builds its part of a GPT model, gives it weights of its own and saves 
 trainer does with --ckpt-format torch.
 """
 import argparse
+import gc
 import multiprocessing
 import os
 import zlib
@@ -103,17 +104,22 @@ def save_rank(folder, rank, args, optimizer_options):
     torch.save(state, os.path.join(path, "model_optim_rng.pt"))
 
 
+def write_tracker(root):
+    with open(os.path.join(root, "latest_checkpointed_iteration.txt"), "w") as file:
+        file.write("1")
+
+
 def run_ranks(folder, world_size, save_one, *arguments):
     """A folder of iteration 1, of which each rank saves its part: save_one(folder, rank, *arguments)."""
     os.makedirs(folder, exist_ok=True)
+    gc.freeze()  # else the first collection in each rank copies all of the memory that it shares with this process
     context = multiprocessing.get_context("fork")
     ranks = [context.Process(target=save_one, args=(folder, rank, *arguments))
              for rank in range(world_size)]
     for process in ranks:
         process.start()
     join_ranks(ranks)
-    with open(os.path.join(folder, "latest_checkpointed_iteration.txt"), "w") as file:
-        file.write("1")
+    write_tracker(folder)
     return folder
 
 
