@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from texts_to_tokenize import WORDS, decode, encode, random_text
 
 SKIPPED = 77
-TEXTS = 1500
+TEXTS = int(os.environ.get("MEG_TEXTS", "300"))  # random ones, for each model
 INSTRUCTION_SETS = ["avx512", "avx2", "portable"]  # in turns; the first that there is, where one lacks
 SHARED = Path(os.environ.get("MEG_SHARED", Path(__file__).parents[4] / "shared"))
 
@@ -27,7 +27,7 @@ SHARED = Path(os.environ.get("MEG_SHARED", Path(__file__).parents[4] / "shared")
 def corpus(chooser):
     """Lines to train on: words by a skewed choice, so that there is something to learn."""
     weights = [1 / (rank + 1) for rank in range(len(WORDS))]
-    for _ in range(4000):
+    for _ in range(1000):
         yield " ".join(chooser.choices(WORDS, weights, k=chooser.randrange(1, 20)))
 
 
