@@ -6,6 +6,7 @@ No flag may be unknown, and what --list-arguments says of a flag is what happens
 """
 
 import csv
+import functools
 import pathlib
 import subprocess
 import sys
@@ -26,7 +27,7 @@ FAMILIES = {
     "preprocess_data": ["kPreprocess"],
     "checkpoint_util": ["kConvert"],
 }
-AT_ONCE = 120
+AT_ONCE = 1000
 
 
 def run(program, *arguments):
@@ -49,6 +50,7 @@ def lowest():
             for line in fields if len(line) > 3 and ".." in line[2]}
 
 
+@functools.cache
 def listed(program):
     titles, *rows = (line.split("\t") for line in run(program, "--list-arguments").stdout.splitlines())
     return [dict(zip(titles, row)) for row in rows]
