@@ -20,7 +20,7 @@ try:
     from reference import cases
     from megatron_core import experts
     from reference import files as reference_files
-    from megatron_core_torch_dist_test import expect_same
+    from reference.same import expect_same
 except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)

@@ -38,7 +38,7 @@ class Case(CheckpointCase):
         """Of rank folders: every value of these files, wherever padding has no say."""
         import torch
 
-        from megatron_core_torch_dist_test import expect_same
+        from reference.same import expect_same
         self.assertEqual(names_of(found), names_of(expected))
         for name in names_of(expected):
             for file in files:

@@ -200,7 +200,7 @@ def save(args, places):
 
 
 def load_rank(folder, rank, args, form, checkpoints):
-    from megatron_core_torch_dist_test import expect_same
+    from reference.same import expect_same
     start(folder, rank, args)
     model, optimizer = train(args, not form.startswith("plain"), steps=[7])
     loaded = []

@@ -1,13 +1,9 @@
 """Training states of the real megatron-core (PyPI) with virtual pipeline stages, as torch_dist folders.
 
-virtual_stages.py ARGS FOLDER FORM ...: saves what ARGS say in each FORM of the distributed optimizer, in a
-folder of its name.
+main(FIELDS, FOLDER, [FORM ...]): saves what args of these FIELDS say in each FORM of the distributed optimizer,
+in a folder of its name.
 """
-import ast
 import os
-import sys
-
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 
 import torch
 from megatron.core import dist_checkpointing, parallel_state
@@ -74,10 +70,9 @@ def save_rank(folder, rank, args, forms):
             tracker.write("1")
 
 
-if __name__ == "__main__":
-    fields = ast.literal_eval(sys.argv[1])
+def main(fields, folder, forms):
     args = ranks.model_args(**{
         "bf16": not fields.get("fp16"), "fp16": False, "use_distributed_optimizer": True,
         "overlap_grad_reduce": True, "accumulate_allreduce_grads_in_fp32": True,
         "context_parallel_size": 1, **fields})
-    ranks.run_ranks(sys.argv[2], args.world_size, save_rank, args, sys.argv[3:])
+    ranks.run_ranks(folder, args.world_size, save_rank, args, forms)
