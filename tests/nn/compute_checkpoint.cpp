@@ -1,5 +1,5 @@
-/// compute_checkpoint LOAD WINDOWS OUT
-/// What a model computes as its checkpoint's args say, for megatron_core_computes_models.py.
+/// compute_checkpoint LOAD WINDOWS OUT [LOAD WINDOWS OUT ...]
+/// What each model computes as its checkpoint's args say, for megatron_core_computes_models.py.
 /// WINDOWS: .npy, int64 [b, s + 1]. Writes raw fp32 arrays into the folder OUT: `logits`, `loss`
 /// (of each token), and of every parameter `gradient.NAME` of the losses' mean and `initial.NAME`,
 /// what training would begin with.
@@ -7,10 +7,9 @@
 
 #include <cstdio>
 #include <filesystem>
-#include <span>
+#include <fstream>
 #include <string>
 
-#include "libmeg/io/atomic_file.h"
 #include "libmeg/nn/initialise_weights.h"
 #include "tests/nn/oracle_model.h"
 
@@ -20,10 +19,12 @@ using meg::Status;
 
 Status write(const std::filesystem::path& path, const at::Tensor& tensor) {
   const at::Tensor values = tensor.detach().to(at::kFloat).contiguous();
-  MEG_ASSIGN_OR_RETURN(meg::io::AtomicFile file, meg::io::AtomicFile::create(path.string()));
-  const auto* bytes = static_cast<const std::byte*>(values.const_data_ptr());
-  MEG_RETURN_IF_ERROR(file.write({bytes, values.nbytes()}));
-  return file.commit();
+  std::ofstream file(path, std::ios::binary);
+  file.write(static_cast<const char*>(values.const_data_ptr()),
+             static_cast<std::streamsize>(values.nbytes()));
+  file.close();
+  if (!file) return meg::Status(meg::StatusCode::kIoError, path.string() + ": cannot be written");
+  return {};
 }
 
 Status write_gradients(meg::nn::GptModel& model, const at::Tensor& windows,
@@ -68,8 +69,12 @@ Status compute(const std::string& load, const std::string& windows,
 }  // namespace
 
 int main(int count, char** arguments) {
-  if (count != 4) return 2;
-  const Status status = compute(arguments[1], arguments[2], arguments[3]);
-  if (!status.ok()) fmt::print(stderr, "error: {}\n", status.message());
-  return status.ok() ? 0 : 1;
+  if (count < 4 || count % 3 != 1) return 2;
+  for (int i = 1; i < count; i += 3) {
+    const Status status = compute(arguments[i], arguments[i + 1], arguments[i + 2]);
+    if (status.ok()) continue;
+    fmt::print(stderr, "error: {}\n", status.message());
+    return 1;
+  }
+  return 0;
 }

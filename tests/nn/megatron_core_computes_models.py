@@ -59,28 +59,27 @@ class MegatronCore(unittest.TestCase):
                 parameter.add_(torch.randn_like(parameter) * (0.3 if one_dimension else 0.1))
         return model
 
-    def computed(self, args, model, windows):
-        """What PROGRAM makes of the model, by name."""
-        place = tempfile.mkdtemp(dir=self.folder)
-        core.save(os.path.join(place, "load"), model, args)
-        os.mkdir(os.path.join(place, "out"))
-        numpy.save(os.path.join(place, "windows.npy"), windows.numpy())
-        subprocess.run([PROGRAM, os.path.join(place, "load"), os.path.join(place, "windows.npy"),
-                        os.path.join(place, "out")], check=True)
-        return {name: torch.from_numpy(numpy.fromfile(os.path.join(place, "out", name), "float32"))
-                for name in os.listdir(os.path.join(place, "out"))}
+    def computed(self, *cases):
+        """What PROGRAM makes of each model, by name; starting it takes longer than that. cases: args, model, windows."""
+        places = []
+        for args, model, windows in cases:
+            places.append(tempfile.mkdtemp(dir=self.folder))
+            core.save(os.path.join(places[-1], "load"), model, args)
+            os.mkdir(os.path.join(places[-1], "out"))
+            numpy.save(os.path.join(places[-1], "windows.npy"), windows.numpy())
+        subprocess.run([PROGRAM, *(os.path.join(place, name) for place in places
+                                   for name in ("load", "windows.npy", "out"))], check=True)
+        return [{name: torch.from_numpy(numpy.fromfile(os.path.join(place, "out", name), "float32"))
+                 for name in os.listdir(os.path.join(place, "out"))} for place in places]
 
     def windows(self, args):
         return torch.randint(0, args.padded_vocab_size, (2, args.seq_length + 1),
                              generator=torch.Generator().manual_seed(2))
 
-    def differences(self, fields):
+    def differences(self, args, model, windows, found):
         """The largest of logits and losses, and of gradients beside their parameter's norm."""
-        args = argparse.Namespace(**fields)
-        windows, model = self.windows(args), self.model(args)
         tokens, labels = windows[:, :-1].contiguous(), windows[:, 1:].contiguous()
         positions = torch.arange(args.seq_length).expand_as(tokens)
-        found = self.computed(args, model, windows)
         logits = model(tokens, positions, None)
         loss = model(tokens, positions, None, labels=labels)
         loss.float().mean().backward()
@@ -93,32 +92,38 @@ class MegatronCore(unittest.TestCase):
                 "loss": (found["loss"] - loss.detach().float().flatten()).abs().max().item(),
                 "gradients": max(gradients)}
 
-    def compare(self, name, fields, **bounds):
-        with self.subTest(name):
-            found = self.differences(fields)
-            print(f"{name}: " + ", ".join(f"{what} {value:.1e}" for what, value in found.items()))
-            for what, value in found.items():
-                self.assertLess(value, bounds[what], what)
+    def compare(self, fields_of, **bounds):
+        """fields_of: the args of each model, by name."""
+        cases = []
+        for fields in fields_of.values():
+            args = argparse.Namespace(**fields)
+            cases.append((args, self.model(args), self.windows(args)))
+        for name, case, computed in zip(fields_of, cases, self.computed(*cases), strict=True):
+            with self.subTest(name):
+                found = self.differences(*case, computed)
+                print(f"{name}: " + ", ".join(f"{what} {value:.1e}" for what, value in found.items()))
+                for what, value in found.items():
+                    self.assertLess(value, bounds[what], what)
 
     def test_computes_every_option(self):
         fp32 = {"logits": 1e-5, "loss": 1e-5, "gradients": 5e-6}
-        self.compare("gpt", GPT, **fp32)
-        self.compare("squared_relu", GPT | {"squared_relu": True, "bias_gelu_fusion": False}, **fp32)
-        self.compare("quick_geglu", GPT | {"quick_geglu": True, "bias_gelu_fusion": False}, **fp32)
-        self.compare("apply_layernorm_1p", GPT | {"apply_layernorm_1p": True}, **fp32)
-        self.compare("llama", LLAMA, **fp32)
-        self.compare("use_rope_scaling", LLAMA | {"use_rope_scaling": True}, **fp32)
-        self.compare("rope_scaling_factor", LLAMA | {"use_rope_scaling": True,
-                                                     "rope_scaling_factor": 32.0}, **fp32)
-        self.compare("rotary_seq_len_interpolation_factor",
-                     LLAMA | {"rotary_seq_len_interpolation_factor": 4}, **fp32)
+        self.compare({
+            "gpt": GPT,
+            "squared_relu": GPT | {"squared_relu": True, "bias_gelu_fusion": False},
+            "quick_geglu": GPT | {"quick_geglu": True, "bias_gelu_fusion": False},
+            "apply_layernorm_1p": GPT | {"apply_layernorm_1p": True},
+            "llama": LLAMA,
+            "use_rope_scaling": LLAMA | {"use_rope_scaling": True},
+            "rope_scaling_factor": LLAMA | {"use_rope_scaling": True, "rope_scaling_factor": 32.0},
+            "rotary_seq_len_interpolation_factor": LLAMA | {"rotary_seq_len_interpolation_factor": 4},
+        }, **fp32)
 
     def test_computes_combinations(self):
         """Each flag by itself is common; what one means beside another is what goes wrong."""
         fp32 = {"logits": 1e-5, "loss": 1e-5, "gradients": 1e-5}
         wide = {"kv_channels": 24, "num_attention_heads": 4, "group_query_attention": True,
                 "num_query_groups": 2}
-        for name, fields in {
+        self.compare({
                 "rotary_percent": LLAMA | {"rotary_percent": 0.5},
                 "rotary_percent of an odd number": LLAMA | {"kv_channels": 20, "rotary_percent": 0.35},
                 "rotary_interleaved": LLAMA | {"rotary_interleaved": True},
@@ -143,8 +148,7 @@ class MegatronCore(unittest.TestCase):
                 "apply_query_key_layer_scaling": GPT | {"apply_query_key_layer_scaling": True},
                 "quick_geglu, num_query_groups": LLAMA | wide | {"swiglu": False, "quick_geglu": True},
                 "squared_relu, no biases": LLAMA | {"swiglu": False, "squared_relu": True},
-        }.items():
-            self.compare(name, fields, **fp32)
+        }, **fp32)
 
     def test_computes_mixtures_of_experts(self):
         """With the gradients of their auxiliary losses, which the losses themselves do not show."""
@@ -152,7 +156,7 @@ class MegatronCore(unittest.TestCase):
         losses = {"moe_router_load_balancing_type": "aux_loss", "moe_aux_loss_coeff": 0.3}
         groups = {"num_experts": 8, "moe_router_num_groups": 4, "moe_router_group_topk": 2}
         sigmoid = {"moe_router_score_function": "sigmoid"}
-        for name, fields in {
+        self.compare({name: MOE | fields for name, fields in {
                 "experts": {},
                 "moe_router_pre_softmax": {"moe_router_pre_softmax": True},
                 "moe_router_topk 1": {"moe_router_topk": 1, "moe_router_pre_softmax": True},
@@ -173,15 +177,15 @@ class MegatronCore(unittest.TestCase):
                 "moe_shared_expert_gate": {"moe_shared_expert_intermediate_size": 40, "moe_shared_expert_gate": True},
                 "GELU": {"swiglu": False, "normalization": "LayerNorm"},
                 "squared_relu": {"swiglu": False, "squared_relu": True},
-        }.items():
-            self.compare(name, MOE | fields, **fp32)
+        }.items()}, **fp32)
 
     def test_auxiliary_losses_have_gradients(self):
         args = argparse.Namespace(**(MOE | {"moe_aux_loss_coeff": 0.3}))
         model, windows = self.model(args), self.windows(args)
         router = "gradient.decoder.layers.0.mlp.router.weight"
-        found = [self.computed(argparse.Namespace(**(vars(args) | {"moe_router_load_balancing_type": of})),
-                               model, windows)[router] for of in ("aux_loss", "seq_aux_loss", "none")]
+        found = [computed[router] for computed in self.computed(*(
+            (argparse.Namespace(**(vars(args) | {"moe_router_load_balancing_type": of})), model, windows)
+            for of in ("aux_loss", "seq_aux_loss", "none")))]
         for one, other in (0, 1), (0, 2), (1, 2):
             self.assertGreater((found[one] - found[other]).norm().item(), 0.01 * found[2].norm().item())
 
@@ -189,14 +193,13 @@ class MegatronCore(unittest.TestCase):
         """Rounding of the products stays; that of a deep model's sums is gone."""
         deep = GPT | {"bf16": True, "num_layers": 16}
         kept = argparse.Namespace(**(deep | {"fp32_residual_connection": True}))
-        self.compare("bf16", deep, **{"logits": 0.05, "loss": 0.05, "gradients": 0.05})
-        self.compare("fp32_residual_connection", vars(kept),
+        self.compare({"bf16": deep, "fp32_residual_connection": vars(kept)},
                      **{"logits": 0.05, "loss": 0.05, "gradients": 0.05})
         model, windows = self.model(kept), self.windows(kept)
         tokens = windows[:, :-1].contiguous()
         wanted = model(tokens, torch.arange(kept.seq_length).expand_as(tokens), None).flatten()
-        with_them = self.computed(kept, model, windows)["logits"]
-        without = self.computed(argparse.Namespace(**deep), model, windows)["logits"]
+        with_them, without = (computed["logits"] for computed in self.computed(
+            (kept, model, windows), (argparse.Namespace(**deep), model, windows)))
         ratio = (without - wanted).norm() / (with_them - wanted).norm()
         print(f"fp32_residual_connection: without it {ratio:.1f} times as far from core")
         self.assertGreater(ratio.item(), 1.3)
@@ -209,15 +212,15 @@ class MegatronCore(unittest.TestCase):
             args = argparse.Namespace(**fields)
             model, windows = self.model(args), self.windows(args)
             with_option = argparse.Namespace(**(fields | {name: True}))
-            plain = self.computed(args, model, windows)["logits"]
-            changed = self.computed(with_option, model, windows)["logits"]
+            plain, changed = (computed["logits"] for computed in self.computed(
+                (args, model, windows), (with_option, model, windows)))
             self.assertGreater((plain - changed).abs().max().item(), 1e-3, name)
 
     def test_begins_with_xaviers_deviations(self):
         args = argparse.Namespace(**(LLAMA | {"init_method_xavier_uniform": True}))
         torch.manual_seed(1)
         model = core.make_model(args)
-        found = self.computed(args, model, self.windows(args))
+        found, = self.computed((args, model, self.windows(args)))
         for name, parameter in model.named_parameters():
             initial = found["initial." + name]
             if parameter.dim() == 1:
