@@ -131,5 +131,5 @@ def save_rank(folder, rank, args):
 
 def main(folder, tp, dp, fields):
     """A checkpoint in a new folder, by tp * dp processes. fields: of model_args()."""
-    args = model_args(tp, 1, **({"bf16": True} | fields), world_size=tp * dp, data_parallel_size=dp)
+    args = model_args(tp, 1, **({"bf16": True, "num_layers": 2} | fields), world_size=tp * dp, data_parallel_size=dp)
     run_ranks(folder, args.world_size, save_rank, args)
