@@ -14,6 +14,10 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+from python_script import run_script  # noqa: E402
+
+os.environ["OMP_NUM_THREADS"] = "1"
 SHARED = pathlib.Path(os.environ.get("MEG_SHARED", ROOT.parent / "shared"))
 SCORE, CHECKPOINT_UTIL = (os.path.abspath(path) for path in sys.argv[1:3])
 LAMBADA = SHARED / "data/lambada/lambada_test.jsonl"
@@ -25,7 +29,7 @@ EOD = 50256
 
 def run(*command, stdin=""):
     return subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=300,
-                          input=stdin, env=dict(os.environ, OMP_NUM_THREADS="1"))
+                          input=stdin)
 
 
 def done(*command):
@@ -85,10 +89,9 @@ class Score(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = folder = pathlib.Path(tempfile.mkdtemp())
         cls.addClassCleanup(shutil.rmtree, folder)
-        done(sys.executable, SHARED / "bench/make_hf_gpt2.py", folder / "hf", "--layers", 4,
-             "--hidden", 64, "--heads", 4, "--positions", POSITIONS, "--std", 0.2)
-        done(sys.executable, ROOT / "tests/generation/hf_gpt2_to_megatron.py", folder / "hf",
-             folder / "megatron")
+        run_script(SHARED / "bench/make_hf_gpt2.py", folder / "hf", "--layers", 4, "--hidden", 64,
+                   "--heads", 4, "--positions", POSITIONS, "--std", 0.2)
+        run_script(ROOT / "tests/generation/hf_gpt2_to_megatron.py", folder / "hf", folder / "megatron")
         done(CHECKPOINT_UTIL, "--model-type", "GPT", "--load-dir", folder / "megatron", "--save-dir",
              folder / "tp2pp2", "--target-tensor-parallel-size", 2,
              "--target-pipeline-parallel-size", 2)
