@@ -20,14 +20,14 @@ PROGRAMS = pathlib.Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else pathlib
 TINY = ROOT / "testdata" / "checkpoint"
 CONFIG = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 512,
           "intermediate_size": 1024, "num_hidden_layers": 2, "num_attention_heads": 8,
-          "num_key_value_heads": 8, "vocab_size": 32000, "max_position_embeddings": 64,
+          "num_key_value_heads": 8, "vocab_size": 8000, "max_position_embeddings": 64,
           "rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": False,
           "torch_dtype": "float32", "rope_theta": 10000.0}
 
 
 def write_llama(folder):
-    """A model of 157 MB of random bits, without a package that knows the format."""
-    hidden, inner, vocabulary = 512, 1024, 32000
+    """A model of 54 MB of random bits, without a package that knows the format."""
+    hidden, inner, vocabulary = 512, 1024, 8000
     shapes = {"model.embed_tokens.weight": [vocabulary, hidden], "model.norm.weight": [hidden],
               "lm_head.weight": [vocabulary, hidden]}
     for layer in range(2):

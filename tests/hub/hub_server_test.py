@@ -8,6 +8,7 @@ import concurrent.futures
 import http.client
 import json
 import os
+import pathlib
 import random
 import shutil
 import socket
@@ -249,7 +250,6 @@ class HostileFolders(HubCase):
         (named / WEIGHTS).write_text("not the weights")
         (copy("tracker").parent / "latest_checkpointed_iteration.txt").write_text("../../secret")
         shutil.rmtree(copy("gone"))
-        copy("crc")
 
     def test_each_has_its_reason_and_the_others_are_served(self):
         for name, words in (("garbage", "model_optim_rng.pt"), ("empty", "model_optim_rng.pt"),
@@ -265,31 +265,36 @@ class HostileFolders(HubCase):
                          f"/bad/{name}/resolve/{revision}/tokenizer.json"):
                 self.assertIn(words, self.refused(path, "RevisionNotFound"))
         self.assertEqual(self.file(WEIGHTS)[0], 200)
-        self.assertEqual(len(self.json("/api/models")), 12)
+        self.assertEqual(len(self.json("/api/models")), 11)
         listed = self.get("/")[2].decode()
         self.assertIn("bad/tracker: ", listed.replace(str(self.root) + "/", ""))
 
-    def test_bytes_that_are_not_those_that_were_saved_are_not_sent(self):
-        whole = export(TINY)[WEIGHTS]
-        file = self.root / "bad" / "crc" / "iter_0000100" / "mp_rank_00_000" / "model_optim_rng.pt"
-        original = file.read_bytes()
-        # A byte of each stored file in turn, until one of a weight is met.
-        ends = 0
+
+class FlippedBits(HubCase):
+    @classmethod
+    def make_root(cls):
+        """A byte of a stored file is another in each, in some of them one of a weight."""
+        super().make_root()
+        rank = pathlib.Path("iter_0000100", "mp_rank_00_000", "model_optim_rng.pt")
+        original = (TINY / rank).read_bytes()
         generator = random.Random(2)
-        for _ in range(40):
+        for number in range(40):
+            shutil.copytree(TINY, cls.root / "bad" / str(number))
             data = bytearray(original)
             data[generator.randrange(len(data))] ^= 1
-            file.write_bytes(data)
-            time.sleep(1.1)  # what is known of a folder is a second old at most
+            (cls.root / "bad" / str(number) / rank).write_bytes(data)
+
+    def test_bytes_that_are_not_those_that_were_saved_are_not_sent(self):
+        whole = export(TINY)[WEIGHTS]
+        ends = 0
+        for number in range(40):
             try:
-                status, _, body = self.file(WEIGHTS, "bad/crc", "iter_0000100")
+                status, _, body = self.file(WEIGHTS, f"bad/{number}", "iter_0000100")
+                self.assertIn(status, (200, 404))
+                self.assertTrue(status == 404 or body == whole)
             except http.client.IncompleteRead as cut:
-                status, body = 200, cut.partial
                 ends += 1
-                self.assertEqual(body, whole[:len(body)])
-                break
-            if status == 200:
-                self.assertEqual(body, whole)
+                self.assertEqual(cut.partial, whole[:len(cut.partial)])
         self.assertGreater(ends, 0)
         self.assertIn("CRC-32: expected", self.server.log_text())
 
@@ -347,7 +352,7 @@ class Changes(HubCase):
             tracker.rename(run / "latest_checkpointed_iteration.txt")
 
         def download():
-            while not ended.is_set():
+            while not ended.wait(0.005):
                 status, _, body = self.get("/api/models/gpt/training")
                 if status == 404:
                     continue
@@ -363,9 +368,9 @@ class Changes(HubCase):
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
             clients = [pool.submit(download) for _ in range(4)]
             try:
-                for iteration in range(1, 13):
+                for iteration in range(1, 9):
                     save(iteration)
-                    time.sleep(0.5)
+                    time.sleep(0.4)
                     shutil.rmtree(run / f"iter_{iteration - 3:07}", ignore_errors=True)
             finally:
                 ended.set()
@@ -451,15 +456,15 @@ class ManyClients(HubCase):
                 return self.file(WEIGHTS)[2] == small
             first = number * 1000
             status, _, body = self.file(WEIGHTS, "llama/large",
-                                        headers={"Range": f"bytes={first}-{first + 20_000_000}"})
-            return status == 206 and body == whole[first:first + 20_000_001]
+                                        headers={"Range": f"bytes={first}-{first + 12_000_000}"})
+            return status == 206 and body == whole[first:first + 12_000_001]
 
         resident = []
         with concurrent.futures.ThreadPoolExecutor(32) as pool:
             for _ in range(8):
                 self.assertTrue(all(pool.map(download, range(64))))
                 resident.append(self.server.resident_kib())
-        self.assertLess(max(resident), 160 << 10)
+        self.assertLess(max(resident), 96 << 10)
         # As many buffers as downloads are there at once come and go.
         self.assertLess(max(resident[4:]) - max(resident[:4]), 24 << 10, resident)
 
