@@ -480,9 +480,11 @@ class OpenAiRoutes(ServedTest):
             answer = self.server.raw(self.head(path, b"Content-Length: 2\r\nContent-Length: 3\r\n") +
                                      b"\r\n{}")
             self.assertIn(b" 400 ", answer.splitlines()[0])
-            answer = self.server.raw(self.head(path, b"Content-Length: 9\r\n") + b"\r\n{")
-            self.assertIn(b" 408 ", answer.splitlines()[0])
-            self.assertIn(b'{"error":', answer)
+        unfinished = [self.head(path, b"Content-Length: 9\r\n") + b"\r\n{" for path in ROUTES]
+        with concurrent.futures.ThreadPoolExecutor(len(ROUTES)) as pool:
+            for answer in pool.map(self.server.raw, unfinished):
+                self.assertIn(b" 408 ", answer.splitlines()[0])
+                self.assertIn(b'{"error":', answer)
         if not self.server.is_sanitized():
             self.assertLess(self.server.resident_kib(), before + 8192)
 
@@ -620,7 +622,7 @@ class BeamSearches(ServedTest):
 
 
 class SlowSteps(ServedTest):
-    flags = ("--step-microseconds", 9000000, "--request-timeout", 1)
+    flags = ("--step-microseconds", 4000000, "--request-timeout", 1)
 
     def test_health_says_that_nothing_can_be_answered_in_time(self):
         self.ask(PROMPT, 503)
@@ -633,13 +635,15 @@ class SlowSteps(ServedTest):
 
 class Ends(unittest.TestCase):
     def test_a_signal_ends_a_beam_search_after_its_grace(self):
-        server = ServerProcess(SERVER, "--step-microseconds", 100000)
+        server = ServerProcess(SERVER, "--step-microseconds", 100000, "--grace-milliseconds", 1000)
         body = json.dumps(BeamSearches.search).encode()
         with server.connect() as connection:
             connection.sendall(PUT + b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
             while server.health()[1]["beam_searches"] == 0:
                 time.sleep(0.01)
+            begin = time.monotonic()
             self.assertEqual(server.stop(), 0)  # within a minute, of the 100 s that it would take
+            self.assertGreater(time.monotonic() - begin, 0.9)
             self.assertIn(b" 503 ", read_to_end(connection).splitlines()[0])
 
     def test_a_port_in_use_is_an_error_at_the_start(self):

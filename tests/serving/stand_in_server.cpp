@@ -1,5 +1,6 @@
 // run_text_generation_server without a model: the same server, with a stand-in for the engine.
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <utility>
@@ -38,6 +39,8 @@ int main(int argc, const char* const* argv) {
   flags.value("--slots", &engine.slots, "N", "texts at a time");
   flags.value("--step-microseconds", &engine.step_microseconds, "N", "what a step takes");
   flags.value("--failing-step", &engine.failing_step, "N", "the step that is an error");
+  int64_t grace_milliseconds = server.grace.count();
+  flags.value("--grace-milliseconds", &grace_milliseconds, "N", "for running texts at the end");
   bool chat = false;
   flags.toggle("--chat", &chat, "messages are written as `role: content`, a line each");
   tools::declare_text_server_flags(flags, server);
@@ -58,6 +61,7 @@ int main(int argc, const char* const* argv) {
       {"iteration", "5"}, {"layout", "torch, tensor 2, pipeline 2"}, {"memory of weights", "none"}};
   if (chat) model.openai.chat_template = write_messages;
   model.engine = std::make_unique<StandInEngine>(engine);
+  server.grace = std::chrono::milliseconds(grace_milliseconds);
   const Status status = tools::serve_texts(server, std::move(model), "", 1234);
   return status.ok() ? 0 : tools::fail(status);
 }

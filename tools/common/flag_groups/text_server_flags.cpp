@@ -21,9 +21,6 @@ using std::chrono::milliseconds;
 /// free stays in all of them.
 constexpr int kArenas = 2;
 
-/// How long texts that are being generated may continue when the server should end.
-constexpr milliseconds kGrace = std::chrono::seconds(10);
-
 serving::RequestRules request_rules(const TextServerFlags& flags) {
   serving::RequestRules rules;
   rules.sampling.temperature = flags.temperature;
@@ -105,7 +102,7 @@ Status serve_texts(const TextServerFlags& flags, serving::ServedModel model,
   while (!interrupted() && server->lost().ok()) std::this_thread::sleep_for(milliseconds(50));
   fmt::print("> the server is shutting down\n");
   std::fflush(stdout);
-  server->stop(kGrace);
+  server->stop(flags.grace);
   take_as_regular_end(SIGTERM);  // as service managers expect
   return server->lost();
 }

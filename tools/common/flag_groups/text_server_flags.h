@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 
@@ -20,6 +21,8 @@ struct TextServerFlags {
   bool greedy = false;
   int64_t max_queue = 256;
   double request_timeout = 600;
+  /// How long texts that are being generated may continue when the server should end. No flag.
+  std::chrono::milliseconds grace = std::chrono::seconds(10);
 };
 
 void declare_text_server_flags(Flags& flags, TextServerFlags& values);
