@@ -19,6 +19,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests/serving")]
+from python_script import run_script  # noqa: E402
 from rank_processes import TIMEOUT, RankProcesses  # noqa: E402
 from server_process import ServerProcess  # noqa: E402
 
@@ -52,8 +53,7 @@ class ModelOnRanks(unittest.TestCase):
                  "--heads", 4, "--positions", 128, "--std", 0.5),
                 (ROOT / "tests/generation/hf_gpt2_to_megatron.py", cls.folder / "hf",
                  cls.folder / "checkpoint")):
-            subprocess.run([sys.executable, script, *map(str, arguments)], check=True,
-                           stdout=subprocess.DEVNULL)
+            run_script(script, *arguments)
         cls.model = ["--load", cls.folder / "checkpoint", "--vocab-file", GPT2 / "vocab.json",
                      "--merge-file", GPT2 / "merges.txt", "--device", "cpu"]
         prompts = cls.folder / "prompts.jsonl"
@@ -109,7 +109,8 @@ class ModelOnRanks(unittest.TestCase):
         codes, written = RankProcesses.end(RankProcesses(self).start(2, self.generate))
         self.assertEqual(codes, [1, 1])
         self.assertEqual(len(self.errors(written)), 1, written)
-        self.assertIn("world size: expected tensor x pipeline parallel size 1 x 1, because only one copy of the model generates, found 2", self.errors(written)[0])
+        self.assertIn("world size: expected tensor x pipeline parallel size 1 x 1, because only one copy of the model "
+                      "generates, found 2", self.errors(written)[0])
 
     def test_what_the_first_rank_cannot_read_ends_all_once(self):
         codes, written = RankProcesses.end(RankProcesses(self).start(

@@ -18,6 +18,9 @@ import unittest
 
 from server_process import ROOT, ServerProcess
 
+sys.path.insert(0, str(ROOT / "tests"))
+from python_script import run_script  # noqa: E402
+
 SERVER, EVALUATE = (os.path.abspath(path) for path in sys.argv[1:3])
 LINES = None if sys.argv[3:4] == ["all"] else int((sys.argv[3:4] or ["100"])[0])
 SHARED = pathlib.Path(os.environ.get("MEG_SHARED") or ROOT.parent / "shared")
@@ -27,11 +30,6 @@ GPT2 = ["--vocab-file", str(SHARED / "data/gpt2/vocab.json"),
         "--merge-file", str(SHARED / "data/gpt2/merges.txt")]
 ENVIRONMENT = dict(os.environ, OMP_NUM_THREADS="1")
 BATCH = 16
-
-
-def python(script, *arguments):
-    subprocess.run([sys.executable, script, *map(str, arguments)], check=True, env=ENVIRONMENT,
-                   stdout=subprocess.DEVNULL)
 
 
 def parts_of(text):
@@ -46,9 +44,9 @@ class LambadaTest(unittest.TestCase):
         held = tempfile.TemporaryDirectory()
         cls.addClassCleanup(held.cleanup)
         folder = pathlib.Path(held.name)
-        python(MAKE_MODEL, folder / "hf", "--layers", "3", "--hidden", "64", "--heads", "4", "--positions", "320",
-               "--std", "0.2")
-        python(ROOT / "tests/generation/hf_gpt2_to_megatron.py", folder / "hf", folder / "checkpoint")
+        run_script(MAKE_MODEL, folder / "hf", "--layers", "3", "--hidden", "64", "--heads", "4", "--positions", "320",
+                   "--std", "0.2")
+        run_script(ROOT / "tests/generation/hf_gpt2_to_megatron.py", folder / "hf", folder / "checkpoint")
         model = ["--load", str(folder / "checkpoint"), "--device", "cpu"]
         cls.server = ServerProcess(SERVER, *model, vocabulary=GPT2, environment=ENVIRONMENT)
         cls.addClassCleanup(cls.server.stop)

@@ -15,6 +15,9 @@ import unittest
 
 from server_process import ROOT, ServerProcess
 
+sys.path.insert(0, str(ROOT / "tests"))
+from python_script import run_script  # noqa: E402
+
 SERVER, GENERATE = (os.path.abspath(path) for path in sys.argv[1:3])
 SHARED = pathlib.Path(os.environ.get("MEG_SHARED") or ROOT.parent / "shared")
 MAKE_MODEL = SHARED / "bench" / "make_hf_gpt2.py"
@@ -26,23 +29,19 @@ TEXTS = ["Hello", "The quick brown fox jumps over the lazy dog", "In 1492", "Na�
          "One two three four five six seven eight nine ten " * 3]
 
 
-def python(script, *arguments):
-    subprocess.run([sys.executable, script, *map(str, arguments)], check=True, env=ENVIRONMENT,
-                   stdout=subprocess.DEVNULL)
-
-
 class RunServerTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.held = tempfile.TemporaryDirectory()
         cls.folder = pathlib.Path(cls.held.name)
-        python(MAKE_MODEL, cls.folder / "hf", "--layers", "3", "--hidden", "64", "--heads", "4",
-               "--positions", "128", "--std", "0.5")
-        python(ROOT / "tests/generation/hf_gpt2_to_megatron.py", cls.folder / "hf",
-               cls.folder / "checkpoint")
+        run_script(MAKE_MODEL, cls.folder / "hf", "--layers", "3", "--hidden", "64", "--heads", "4",
+                   "--positions", "128", "--std", "0.5")
+        run_script(ROOT / "tests/generation/hf_gpt2_to_megatron.py", cls.folder / "hf",
+                   cls.folder / "checkpoint")
         cls.model = ["--load", str(cls.folder / "checkpoint"), "--device", "cpu"]
         cls.server = ServerProcess(SERVER, *cls.model, "--max-batch-size", 8, vocabulary=GPT2,
                                    environment=ENVIRONMENT)
+        cls.greedy = cls.offline("--tokens-to-generate", "20", "--greedy", "--logprobs")
 
     @classmethod
     def tearDownClass(cls):
@@ -55,11 +54,12 @@ class RunServerTest(unittest.TestCase):
         self.assertEqual(status, expected, answer)
         return answer
 
-    def offline(self, *flags):
-        """The ids of `generate` for TEXTS."""
-        prompts = self.folder / "prompts.jsonl"
+    @classmethod
+    def offline(cls, *flags):
+        """The lines of `generate` for TEXTS."""
+        prompts = cls.folder / "prompts.jsonl"
         prompts.write_text("".join(json.dumps({"text": text}) + "\n" for text in TEXTS))
-        done = subprocess.run([GENERATE, *self.model, *GPT2, "--prompt-file", str(prompts), *flags],
+        done = subprocess.run([GENERATE, *cls.model, *GPT2, "--prompt-file", str(prompts), *flags],
                               env=ENVIRONMENT, capture_output=True, text=True, check=True)
         return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -75,19 +75,11 @@ class RunServerTest(unittest.TestCase):
                          json.dumps(answer, sort_keys=True, separators=(",", ":")) + "\n")
 
     def test_greedy_texts_and_log_probabilities_are_those_made_offline(self):
-        wanted = self.offline("--tokens-to-generate", "20", "--greedy", "--logprobs")
+        wanted = self.greedy
         answer = self.ask({"prompts": TEXTS, "tokens_to_generate": 20, "top_k": 1, "logprobs": True})
         for text, line, found, logprobs in zip(TEXTS, wanted, answer["text"], answer["logprobs"]):
             self.assertEqual(found, text + line["text"])
             self.assertEqual(logprobs, line["logprobs"])
-
-    def test_greedy_is_the_rule_of_requests_that_name_none(self):
-        wanted = self.offline("--tokens-to-generate", "20", "--greedy")
-        server = ServerProcess(SERVER, *self.model, "--greedy", vocabulary=GPT2, environment=ENVIRONMENT)
-        self.addCleanup(server.stop)
-        status, answer = server.ask({"prompts": TEXTS, "tokens_to_generate": 20})
-        self.assertEqual(status, 200, answer)
-        self.assertEqual(answer["text"], [text + line["text"] for text, line in zip(TEXTS, wanted)])
 
     def test_samples_of_a_seed_are_those_made_offline(self):
         wanted = self.offline("--tokens-to-generate", "20", "--top_p", "0.9", "--seed", "7")
@@ -95,7 +87,7 @@ class RunServerTest(unittest.TestCase):
                            "random_seed": 7})
         self.assertEqual(answer["text"], [text + line["text"] for text, line in zip(TEXTS, wanted)])
 
-    def test_chats_are_written_by_the_tokenizers_template(self):
+    def test_chats_are_written_by_the_tokenizers_template_and_greedy_is_a_rule_for_all(self):
         files = self.folder / "tokenizer"
         files.mkdir()
         for name in ("vocab.json", "merges.txt"):
@@ -104,9 +96,12 @@ class RunServerTest(unittest.TestCase):
                     "{% endif %}<{{ message['role'] | upper }}>{{ message.content.strip() }}\n{% endfor %}"
                     "{% if add_generation_prompt %}<ASSISTANT>{% endif %}")
         (files / "tokenizer_config.json").write_text(json.dumps({"bos_token": "Start", "chat_template": template}))
-        server = ServerProcess(SERVER, *self.model, vocabulary=["--vocab-file", str(files / "vocab.json"), "--merge-file",
-                                                                str(files / "merges.txt")], environment=ENVIRONMENT)
+        vocabulary = ["--vocab-file", str(files / "vocab.json"), "--merge-file", str(files / "merges.txt")]
+        server = ServerProcess(SERVER, *self.model, "--greedy", vocabulary=vocabulary, environment=ENVIRONMENT)
         self.addCleanup(server.stop)
+        status, answer = server.ask({"prompts": TEXTS, "tokens_to_generate": 20})
+        self.assertEqual(status, 200, answer)
+        self.assertEqual(answer["text"], [text + line["text"] for text, line in zip(TEXTS, self.greedy)])
         chat = {"messages": [{"role": "system", "content": " be brief \n"}, {"role": "user", "content": [
             {"type": "text", "text": "Naïve "}, {"type": "text", "text": "café?"}]}], "max_tokens": 9, "temperature": 0}
         status, answer = server.ask(chat, path="/v1/chat/completions", method="POST")
@@ -125,8 +120,7 @@ class RunServerTest(unittest.TestCase):
         hostile = {**chat, "chat_template_kwargs": {"messages": "x"}}
         self.assertEqual(server.ask(hostile, path="/v1/chat/completions", method="POST")[0], 400)
         (files / "tokenizer_config.json").write_text(json.dumps({"chat_template": "{% include 'x' %}"}))
-        broken = ServerProcess(SERVER, *self.model, vocabulary=["--vocab-file", str(files / "vocab.json"), "--merge-file",
-                                                                str(files / "merges.txt")], environment=ENVIRONMENT)
+        broken = ServerProcess(SERVER, *self.model, vocabulary=vocabulary, environment=ENVIRONMENT)
         status, answer = broken.ask(chat, path="/v1/chat/completions", method="POST")
         self.assertEqual(status, 400)
         self.assertIn("no chat template", answer["error"]["message"])
@@ -137,7 +131,7 @@ class RunServerTest(unittest.TestCase):
         requests = []
         for number in range(64):
             request = {"prompts": [TEXTS[number % 4]] * (1 + number % 3), "logprobs": True,
-                       "tokens_to_generate": number % 30, "random_seed": number}
+                       "tokens_to_generate": number % 15, "random_seed": number}
             if number % 2:
                 request["top_k"] = 1 + number % 5
             requests.append(request)
@@ -171,24 +165,24 @@ class RunServerTest(unittest.TestCase):
         self.assertIn("checkpoint", self.server.health()[1]["model"])
 
     def test_a_model_whose_logits_are_not_finite_is_a_500_and_health_says_so(self):
-        for value in ("nan", "-inf"):
-            python(ROOT / "tests/generation/hf_gpt2_to_megatron.py", self.folder / "hf",
-                   self.folder / "broken", "--broken-token", f"50000={value}")
-            server = ServerProcess(SERVER, "--load", self.folder / "broken", "--device", "cpu",
-                                   vocabulary=GPT2, environment=ENVIRONMENT)
-            status, health = server.health()
-            self.assertEqual((status, health["status"]), (503, "failing"))
-            self.assertIn("expected finite logits", health["error"])
-            self.assertIn("warning: warm-up: expected finite logits", server.log_text())
-            for how in ({}, {"top_k": 1}, {"top_k": 9}, {"top_p": 0.9}, {"logprobs": True},
-                        {"logprobs": True, "tokens_to_generate": 0}, {"temperature": 1e-31},
-                        {"beam_width": 3}):
-                prompts = ["Hello"] if "beam_width" in how else ["Hello", "In 1492"]
-                status, answer = server.ask({"prompts": prompts, "tokens_to_generate": 3, **how})
-                self.assertEqual(status, 500, how)
-                self.assertRegex(answer["message"], r"^text \d: token \d: expected finite logits")
-                self.assertEqual(server.health()[1]["status"], "failing")
-            self.assertEqual(server.stop(), 0)
+        """ModelEngineTest has every value; here the one that hides best in a softmax."""
+        run_script(ROOT / "tests/generation/hf_gpt2_to_megatron.py", self.folder / "hf",
+                   self.folder / "broken", "--broken-token", "50000=-inf")
+        server = ServerProcess(SERVER, "--load", self.folder / "broken", "--device", "cpu",
+                               vocabulary=GPT2, environment=ENVIRONMENT)
+        status, health = server.health()
+        self.assertEqual((status, health["status"]), (503, "failing"))
+        self.assertIn("expected finite logits", health["error"])
+        self.assertIn("warning: warm-up: expected finite logits", server.log_text())
+        for how in ({}, {"top_k": 1}, {"top_k": 9}, {"top_p": 0.9}, {"logprobs": True},
+                    {"logprobs": True, "tokens_to_generate": 0}, {"temperature": 1e-31},
+                    {"beam_width": 3}):
+            prompts = ["Hello"] if "beam_width" in how else ["Hello", "In 1492"]
+            status, answer = server.ask({"prompts": prompts, "tokens_to_generate": 3, **how})
+            self.assertEqual(status, 500, how)
+            self.assertRegex(answer["message"], r"^text \d: token \d: expected finite logits")
+            self.assertEqual(server.health()[1]["status"], "failing")
+        self.assertEqual(server.stop(), 0)
 
     def test_what_does_not_fit_is_an_error_at_the_start(self):
         for vocabulary, words in ((GPT2 + SHAPE + ["--num-layers", "5"], "num_layers"),
