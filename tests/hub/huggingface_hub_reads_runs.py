@@ -251,6 +251,34 @@ class Experts(HubCase):
             self.assertTrue(torch.equal(model(tokens).logits, self.model(tokens).logits))
 
 
+class NamedTokenizers(HubCase):
+    """Runs whose args name tokenizer files outside of the served folder, as runs in training do."""
+
+    @classmethod
+    def make_root(cls):
+        super().make_root()
+        folder = cls.root.parent
+        for name in ("vocab.json", "merges.txt"):
+            shutil.copy(ROOT / "testdata" / "tokenizer" / name, folder)
+        # In the folder that the server runs in.
+        cls.addClassCleanup(os.chdir, os.getcwd())
+        os.chdir(folder)
+        for run, place in (("relative", ""), ("absolute", f"{folder}/")):
+            shutil.copytree(cls.root / "gpt" / "tiny", cls.root / "gpt" / run)
+            for path in (cls.root / "gpt" / run).rglob("*.pt"):
+                state = torch.load(path, weights_only=False)
+                state["args"].vocab_file = place + "vocab.json"
+                state["args"].merge_file = place + "merges.txt"
+                torch.save(state, path)
+
+    def test_they_are_served_without_those_files(self):
+        for run in ("relative", "absolute"):
+            with self.subTest(run):
+                self.assertEqual({file["path"] for file in self.json(f"/api/models/gpt/{run}/tree/main")},
+                                 {"config.json", WEIGHTS})
+                self.assertEqual(self.file(WEIGHTS, f"gpt/{run}")[2], self.file(WEIGHTS, "gpt/tiny")[2])
+
+
 class Shards(HubCase):
     flags = ("--api-key", KEY, "--max-shard-size", "2KB")
 

@@ -212,9 +212,11 @@ Status add_files(const TokenizerOptions& options, const tokenizer::Tokenizer& to
   } else {
     return make_error(StatusCode::kUnsupported, "transformers has no class that gives its ids");
   }
-  const bool are_carried = std::ranges::all_of(files, [&](const TokenizerFile& file) {
-    return fs::path(file.path).parent_path() == carried.folder();
-  });
+  // A file of the working folder has no parent's name, and no carried files have no folder.
+  const bool are_carried =
+      !carried.files().empty() && std::ranges::all_of(files, [&](const TokenizerFile& file) {
+        return fs::path(file.path).parent_path() == carried.folder();
+      });
   if (!are_carried && from == ExportedFiles::kCarried) {
     return make_error(StatusCode::kUnsupported, "expected its files in the checkpoint's folder");
   }
