@@ -32,7 +32,7 @@ PUT = HOST + b"Content-Type: application/json\r\n"
 # What is wrong, and words that its sentence must have.
 WRONG = [
     (b"", "not JSON"),
-    (b"{", "not JSON"),
+    (b"{", "not JSON: it ends at byte 1, before its value does"),
     (b'{"prompts": ["a"],}', "not JSON"),
     (b'{"prompts": ["\xff"]}', "not UTF-8: byte 14"),
     (b'{"prompts": ["\\ud800"]}', "not JSON"),

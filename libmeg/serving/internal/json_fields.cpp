@@ -62,6 +62,11 @@ Result<JsonFields> JsonFields::parse(std::string_view text) {
   try {
     fields.object_ = json::parse(text);
   } catch (const json::parse_error& error) {
+    if (error.byte > text.size()) {
+      return make_error(StatusCode::kInvalidArgument,
+                        "the request is not JSON: it ends at byte {}, before its value does",
+                        text.size());
+    }
     return make_error(StatusCode::kInvalidArgument,
                       "the request is not JSON: byte {} of {} is wrong", error.byte, text.size());
     // The parser's only other error: a number like 1e400.
