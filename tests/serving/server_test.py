@@ -475,16 +475,18 @@ class OpenAiRoutes(ServedTest):
         before = self.server.resident_kib()
         for path in ROUTES:
             self.refused(413, "larger than 1048576 bytes", {"prompt": "a" * (10 << 20)}, path)
-            answer = self.server.raw(self.head(path) + b"\r\n")
-            self.assertIn(b" 411 ", answer.splitlines()[0])
-            answer = self.server.raw(self.head(path, b"Content-Length: 2\r\nContent-Length: 3\r\n") +
-                                     b"\r\n{}")
-            self.assertIn(b" 400 ", answer.splitlines()[0])
-        unfinished = [self.head(path, b"Content-Length: 9\r\n") + b"\r\n{" for path in ROUTES]
+
+        def answers(path):
+            """To a body without a length, with two, and to a half of one."""
+            lengths = (b"\r\n", b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}", b"Content-Length: 9\r\n\r\n{")
+            return [self.server.raw(self.head(path, rest)) for rest in lengths]
+
+        # Each connection stays open for the client's time.
         with concurrent.futures.ThreadPoolExecutor(len(ROUTES)) as pool:
-            for answer in pool.map(self.server.raw, unfinished):
-                self.assertIn(b" 408 ", answer.splitlines()[0])
-                self.assertIn(b'{"error":', answer)
+            for found in pool.map(answers, ROUTES):
+                for answer, status in zip(found, (b" 411 ", b" 400 ", b" 408 ")):
+                    self.assertIn(status, answer.splitlines()[0])
+                self.assertIn(b'{"error":', found[-1])
         if not self.server.is_sanitized():
             self.assertLess(self.server.resident_kib(), before + 8192)
 
