@@ -370,7 +370,6 @@ class Reblender {
     report.changed_samples = index.changed();
     report.dropped_samples = index.dropped();
     report.epoch_tokens = part.totals.tokens;
-    report.epochs = index.epochs();
     report.left =
         index.first_epoch() == 0 ? -1 : std::max<int64_t>(index.first_epoch() - report.given, 0);
     return {};
@@ -395,7 +394,6 @@ class Reblender {
     MEG_ASSIGN_OR_RETURN(const LengthTotals totals, source.totals());
     MEG_ASSIGN_OR_RETURN(const GptIndexPlan index, source.plan(totals));
     report.epoch_tokens = totals.tokens;
-    report.epochs = index.epochs;
     const bool is_apart = index.epochs == 2 && index.samples_before_last_epoch.has_value();
     report.left = index.epochs == 1 ? index.samples
                   : is_apart        ? *index.samples_before_last_epoch

@@ -40,7 +40,6 @@ struct ReblendedDataset {
   /// several epochs together, so that no border is between them.
   int64_t left = 0;
   int64_t epoch_tokens = 0;
-  int64_t epochs = 1;  ///< Of its index now.
   /// The sample of the run, from 0, with which its first further epoch begins.
   std::optional<int64_t> repeats_at;
   /// Documents that are no longer read, in order and apart, by earlier calls too.

@@ -38,8 +38,7 @@ void print_dataset(const samples::ReblendedDataset& each, const samples::DataRun
   fmt::print("  given: {} samples, {} tokens, {:.3f} epochs\n", each.given, each.given * length,
              epochs_of(each.given, length, each.epoch_tokens));
   if (each.left < 0) {
-    fmt::print("  left: its {} epochs are shuffled together, so that it repeats at any time\n",
-               each.epochs);
+    fmt::print("  left: several epochs are shuffled together, so that it repeats at any time\n");
   } else {
     fmt::print("  left before it repeats: {} samples, {} tokens\n", each.left, each.left * length);
   }
