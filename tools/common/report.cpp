@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdio>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -45,9 +46,9 @@ int fail_by_code(const Status& status) {
   return status.code() == StatusCode::kInvalidArgument ? fail_usage(status) : fail(status);
 }
 
-void print_written_dataset(const std::string& prefix) {
-  const std::array<std::string, 2> files = {prefix + ".bin", prefix + ".idx"};
-  fmt::print("{}\n", written_text(prefix + ".{bin,idx}", files));
+void print_written_dataset(const std::string& prefix, bool is_view) {
+  const std::array<std::string, 2> files = {prefix + ".idx", prefix + ".bin"};
+  fmt::print("{}\n", written_text(prefix + ".{bin,idx}", std::span(files).first(is_view ? 1 : 2)));
 }
 
 void note_new_folders(const std::string& path) {

@@ -21,8 +21,9 @@ int fail_usage(const Status& status);
 /// Like fail_usage() where the status is kInvalidArgument, otherwise as fail().
 int fail_by_code(const Status& status);
 
-/// Prints `wrote PREFIX.{bin,idx} (1.42 GB)` on standard output.
-void print_written_dataset(const std::string& prefix);
+/// Prints `wrote PREFIX.{bin,idx} (1.42 GB)` on standard output. A view's size is that of its
+/// index.
+void print_written_dataset(const std::string& prefix, bool is_view = false);
 
 /// A note where an output at `path` needs more than one new folder, as of a mistyped path. An
 /// output that is a folder itself ends in a slash.

@@ -102,7 +102,7 @@ void print_summary(const ConcatArguments& arguments, const ConcatSummary& summar
              arguments.prefixes.size(), summary.documents, summary.sequences, summary.items,
              seconds);
   if (summary.view) fmt::print("view of: {}\n", summary.view->bin);
-  print_written_dataset(arguments.output_prefix);
+  print_written_dataset(arguments.output_prefix, summary.view.has_value());
   std::fflush(stdout);
 }
 

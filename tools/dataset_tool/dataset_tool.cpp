@@ -173,7 +173,7 @@ void print_summary(const Arguments& arguments, const dataset::ViewSummary& summa
   fmt::print("documents: {} of {}\nsequences: {}\ntokens: {}\nseconds: {:.3f}\n", summary.documents,
              documents, summary.sequences, summary.items, seconds);
   if (summary.view) fmt::print("view of: {}\n", summary.view->bin);
-  print_written_dataset(arguments.output_prefix);
+  print_written_dataset(arguments.output_prefix, summary.view.has_value());
   std::fflush(stdout);
 }
 

@@ -99,7 +99,7 @@ void print_summary(const RepairArguments& arguments, const dataset::RepairSummar
   fmt::print("seconds: {:.3f}\n", seconds);
   for (const std::string& old : summary.kept) fmt::print("kept: {}\n", old);
   if (summary.view) fmt::print("view of: {}\n", summary.view->bin);
-  if (is_written) print_written_dataset(output);
+  if (is_written) print_written_dataset(output, summary.view.has_value());
   std::fflush(stdout);
 }
 
