@@ -1,6 +1,9 @@
 #include "libmeg/dataset/convert_dataset.h"
 
+#include <fmt/format.h>
+
 #include <span>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -55,6 +58,12 @@ ConvertItems conversion(DType from, DType to) {
   });
 }
 
+std::string item_text(DType type, std::span<const std::byte> items, int64_t item) {
+  return with_item_type(type, [&]<class Item>(Item) {
+    return fmt::format("{}", load_le<Item>(&items[static_cast<size_t>(item) * sizeof(Item)]));
+  });
+}
+
 Status copy_documents(const IndexedDataset& source, IndexedDatasetBuilder& builder,
                       ConvertItems convert, const ProgressCallback& progress) {
   const auto modes = source.sequence_modes();
@@ -66,9 +75,9 @@ Status copy_documents(const IndexedDataset& source, IndexedDatasetBuilder& build
       const int64_t misfit = convert == nullptr ? -1 : convert(items, converted);
       if (misfit >= 0) {
         return make_error(StatusCode::kOutOfRange,
-                          "{}: sequence {}, item {}: expected a value of {}, found another {}",
+                          "{}: sequence {}, item {}: expected a value of {}, found {}",
                           source.bin().path(), at, misfit, dtype_name(builder.options().dtype),
-                          dtype_name(source.dtype()));
+                          item_text(source.dtype(), items, misfit));
       }
       const std::span<const std::byte> written = convert == nullptr ? items : converted;
       MEG_RETURN_IF_ERROR(builder.add_item(written, modes.empty() ? int8_t{0} : modes[at]));

@@ -89,7 +89,7 @@ class Converted(unittest.TestCase):
         for value, source, target in ((300, "int32", "uint8"), (-1, "int64", "uint16"), (70000, "int32", "uint16"),
                                       (1 << 40, "int64", "int32"), (200, "uint8", "int8")):
             write_dataset(self.path("d"), [[[1, 2]], [[3], [4, value]]], getattr(numpy, source))
-            self.assertIn(f"d.bin: sequence 2, item 1: expected a value of {target}, found another {source}",
+            self.assertIn(f"d.bin: sequence 2, item 1: expected a value of {target}, found {value}",
                           self.error_of("convert", self.path("d"), "--dtype", target, "--output-prefix", self.path("c")))
         self.assertIn("int items cannot become float32".replace("int", "uint8"), self.error_of(
             "convert", self.path("d"), "--dtype", "float32", "--output-prefix", self.path("c")))
