@@ -116,6 +116,18 @@ class FindProvenance(PreprocessData):
         self.assertEqual(view.returncode, 0, view.stderr)
         self.assertNotIn(None, self.sources("v"))
 
+    def test_the_list_takes_the_place_of_no_input(self):
+        self.assertEqual(self.run_program("--input", *self.inputs, "--append-eod").returncode, 0)
+        for file in (self.inputs[0], self.path("out_text_document.bin")):
+            with open(file, "rb") as opened:
+                before = opened.read()
+            done = self.tool("provenance", self.path("out_text_document"), "--input", *self.inputs, "--append-eod", *tokenizer_flags(),
+                             "--missing-list", file)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn("expected inputs without the files to be written", done.stderr)
+            with open(file, "rb") as opened:
+                self.assertEqual(opened.read(), before)
+
     def test_equal_documents_share_places_where_the_inputs_have_fewer(self):
         self.assertEqual(self.run_program("--input", *self.inputs).returncode, 0)
         os.remove(self.path("out_text_document.libmeg"))

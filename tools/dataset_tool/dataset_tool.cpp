@@ -12,6 +12,7 @@
 #include "libmeg/base/stopwatch.h"
 #include "libmeg/dataset/dataset_view.h"
 #include "libmeg/dataset/indexed_dataset.h"
+#include "libmeg/preprocess/check_outputs.h"
 #include "tools/common/document_orders.h"
 #include "tools/common/flags/flags.h"
 #include "tools/common/found_instead.h"
@@ -256,6 +257,15 @@ int main(int argc, const char* const* argv) {
 }
 
 }  // namespace
+
+Status check_is_another_file(const std::string& file, const std::string& prefix,
+                             std::vector<std::string> inputs) {
+  for (const char* const ending : {".bin", ".idx", ".libmeg", ".provenance"}) {
+    inputs.push_back(prefix + ending);
+  }
+  return preprocess::check_outputs(inputs, {file});
+}
+
 }  // namespace meg::tools
 
 int main(int argc, char** argv) { return meg::tools::run_program(argc, argv, meg::tools::main); }

@@ -165,6 +165,10 @@ Status run(const ProvenanceArguments& arguments) {
   const Stopwatch work;
   const Result<dataset::IndexedDataset> set = dataset::IndexedDataset::open(arguments.prefix);
   if (!set.has_value()) return no_dataset(arguments.prefix, set.error());
+  if (arguments.missing_list) {
+    MEG_RETURN_IF_ERROR(
+        check_is_another_file(*arguments.missing_list, set->prefix(), arguments.options.inputs));
+  }
   MEG_RETURN_IF_ERROR(check_dataset_tokenizers({&set->prefix(), 1}, arguments.tokenizer));
   MEG_ASSIGN_OR_RETURN(const std::unique_ptr<tokenizer::Tokenizer> tokenizer,
                        tokenizer::open_tokenizer(arguments.tokenizer));

@@ -266,7 +266,10 @@ Status run(const StatArguments& arguments) {
   if (!set.has_value()) return no_dataset(arguments.prefix, set.error());
   // Before the tokens are read, so that a wrong one costs no time.
   MEG_ASSIGN_OR_RETURN(const auto tokenizer, open_named(arguments, set->prefix()));
-  if (arguments.html) note_new_folders(*arguments.html);
+  if (arguments.html) {
+    MEG_RETURN_IF_ERROR(check_is_another_file(*arguments.html, set->prefix()));
+    note_new_folders(*arguments.html);
+  }
   ProgressBar bar(0);
   const auto found =
       dataset::dataset_statistics(*set, {.workers = static_cast<int>(arguments.workers),

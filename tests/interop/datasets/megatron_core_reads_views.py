@@ -327,6 +327,16 @@ class Views(unittest.TestCase):
             "shuffle", self.path("d"), "--seed", 3, "--output-prefix", self.path("v")))
         self.assertFalse(os.path.exists(self.path("v.idx")))
 
+    def test_no_page_takes_the_place_of_a_dataset(self):
+        self.tool("slice", self.path("d"), "--output-prefix", self.path("v"))
+        for prefix, ending in (("d", ".bin"), ("d", ".idx"), ("v", ".bin"), ("v", ".libmeg")):
+            with open(self.path(prefix + ending), "rb") as file:
+                before = file.read()
+            self.assertIn(f"found {self.path(prefix + ending)} among them",
+                          self.error_of("stat", self.path(prefix), "--html", self.path(prefix + ending)))
+            with open(self.path(prefix + ending), "rb") as file:
+                self.assertEqual(file.read(), before)
+
     def test_bad_input_is_one_line(self):
         out = ("--output-prefix", self.path("x"))
         for wanted, arguments in (
