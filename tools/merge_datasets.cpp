@@ -14,6 +14,7 @@
 
 #include "libmeg/base/dtype.h"
 #include "libmeg/base/stopwatch.h"
+#include "libmeg/dataset/index_format.h"
 #include "tools/common/flags/flags.h"
 #include "tools/common/interruption.h"
 #include "tools/common/json_output.h"
@@ -98,7 +99,7 @@ void print_summary(const dataset::MergeSummary& summary, const std::string& outp
   fmt::print("datasets: {}\ndocuments: {}\nsequences: {}\ntokens: {}\nbytes: {}\nseconds: {:.3f}\n",
              summary.datasets, summary.documents, summary.sequences, summary.items, summary.bytes,
              seconds);
-  print_written_dataset(output_prefix);
+  print_written_dataset(dataset::dataset_prefix(output_prefix));
   std::fflush(stdout);
 }
 

@@ -43,11 +43,11 @@ int64_t largest(DType dtype) {
 
 class DatasetRepair {
  public:
-  DatasetRepair(const std::string& prefix, const std::string& output_prefix,
+  DatasetRepair(const std::string& prefix, const std::optional<std::string>& output_prefix,
                 const RepairOptions& options)
       : prefix_(dataset_prefix(prefix)),
-        in_place_(output_prefix.empty()),
-        output_(in_place_ ? prefix_ : dataset_prefix(output_prefix)),
+        in_place_(!output_prefix),
+        output_(in_place_ ? prefix_ : dataset_prefix(*output_prefix)),
         options_(options) {}
 
   Result<RepairSummary> run() {
@@ -173,6 +173,10 @@ class DatasetRepair {
   // With PREFIX.idx.
 
   Status diagnose() {
+    // A view's entries say nothing of another file than the one that it was made of.
+    MEG_ASSIGN_OR_RETURN(const BinFile bin,
+                         BinFile::open(prefix_ + ".bin", io::MappedFile::Access::kRandom));
+    MEG_RETURN_IF_ERROR(check_view(prefix_, bin));
     MEG_RETURN_IF_ERROR(place_arrays());
     MEG_RETURN_IF_ERROR(find_whole_documents());
     return tell_end_of_bin();
@@ -436,7 +440,8 @@ class DatasetRepair {
 
 }  // namespace
 
-Result<RepairSummary> repair_dataset(const std::string& prefix, const std::string& output_prefix,
+Result<RepairSummary> repair_dataset(const std::string& prefix,
+                                     const std::optional<std::string>& output_prefix,
                                      const RepairOptions& options) {
   return DatasetRepair(prefix, output_prefix, options).run();
 }

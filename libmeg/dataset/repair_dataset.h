@@ -46,14 +46,16 @@ struct RepairSummary {
 ///   before
 /// - lengths without the end-of-document token, as Megatron-LM 6ef5bdc wrote them with --append-eod
 ///
-/// output_prefix: of a view of the dataset's .bin, or of a copy; empty: in place, where PREFIX.idx,
-/// PREFIX.provenance and, if it must be cut, PREFIX.bin are kept with ".old" behind their names.
-/// Memory does not grow with the dataset.
+/// output_prefix: of a view of the dataset's .bin, or of a copy; nullopt: in place, where
+/// PREFIX.idx, PREFIX.provenance and, if it must be cut, PREFIX.bin are kept with ".old" behind
+/// their names. Memory does not grow with the dataset.
 ///
-/// Errors: kCorruption for damage of other kinds, which only `eod` gets around; kInvalidArgument
-/// where `eod` is not in .bin, where a view is repaired without it, or where a file is in the way;
+/// Errors: kCorruption for damage of other kinds and views of a .bin that has changed, which only
+/// `eod` gets around; kInvalidArgument
+/// where `eod` is not in .bin, where a view is repaired in place, or where a file is in the way;
 /// kUnsupported for TNTIDX; kOutOfRange for a document of more than INT32_MAX tokens; kCancelled.
-Result<RepairSummary> repair_dataset(const std::string& prefix, const std::string& output_prefix,
+Result<RepairSummary> repair_dataset(const std::string& prefix,
+                                     const std::optional<std::string>& output_prefix,
                                      const RepairOptions& options);
 
 }  // namespace meg::dataset

@@ -123,6 +123,8 @@ Result<std::vector<uint32_t>> all_documents(int64_t count) {
 
 Result<DocumentRanges> parse_documents(const std::string& text, int64_t count) {
   DocumentRanges ranges;
+  // An empty variable of a shell, which would silently select nothing.
+  if (text::trimmed(text).empty()) return parse_range(text, count).error();
   MEG_RETURN_IF_ERROR(parse_list(text, count, ranges));
   return merged(std::move(ranges));
 }
@@ -144,8 +146,8 @@ Result<DocumentRanges> documents_from(const dataset::IndexedDataset& set,
                                       const std::string& pattern) {
   const RE2 expression(pattern, RE2::Quiet);
   if (!expression.ok()) {
-    return make_error(StatusCode::kInvalidArgument, "{}: {}", text::printable(pattern),
-                      text::printable(expression.error()));
+    return make_error(StatusCode::kInvalidArgument, "expected a regular expression, found {}: {}",
+                      text::printable(pattern), expression.error());
   }
   MEG_ASSIGN_OR_RETURN(const auto provenance, dataset::Provenance::open_beside(set.prefix()));
   if (!provenance) {

@@ -8,6 +8,7 @@
 
 #include "libmeg/base/stopwatch.h"
 #include "libmeg/dataset/dataset_view.h"
+#include "libmeg/dataset/index_format.h"
 #include "libmeg/dataset/indexed_dataset.h"
 #include "libmeg/dataset/merge_datasets.h"
 #include "tools/common/document_orders.h"
@@ -102,7 +103,7 @@ void print_summary(const ConcatArguments& arguments, const ConcatSummary& summar
              arguments.prefixes.size(), summary.documents, summary.sequences, summary.items,
              seconds);
   if (summary.view) fmt::print("view of: {}\n", summary.view->bin);
-  print_written_dataset(arguments.output_prefix, summary.view.has_value());
+  print_written_dataset(dataset::dataset_prefix(arguments.output_prefix), summary.view.has_value());
   std::fflush(stdout);
 }
 

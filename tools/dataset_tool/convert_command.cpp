@@ -7,6 +7,7 @@
 
 #include "libmeg/base/stopwatch.h"
 #include "libmeg/dataset/convert_dataset.h"
+#include "libmeg/dataset/index_format.h"
 #include "tools/common/flags/flags.h"
 #include "tools/common/found_instead.h"
 #include "tools/common/interruption.h"
@@ -66,7 +67,7 @@ void print_summary(const ConvertArguments& arguments, const dataset::ConvertSumm
   fmt::print("format: {}\ndtype: {}\ndocuments: {}\nsequences: {}\ntokens: {}\nseconds: {:.3f}\n",
              dataset::index_format_name(summary.format), dtype_name(summary.dtype),
              summary.documents, summary.sequences, summary.items, seconds);
-  print_written_dataset(arguments.output_prefix);
+  print_written_dataset(dataset::dataset_prefix(arguments.output_prefix));
   std::fflush(stdout);
 }
 

@@ -11,6 +11,7 @@
 
 #include "libmeg/base/stopwatch.h"
 #include "libmeg/dataset/dataset_view.h"
+#include "libmeg/dataset/index_format.h"
 #include "libmeg/dataset/indexed_dataset.h"
 #include "libmeg/preprocess/check_outputs.h"
 #include "tools/common/document_orders.h"
@@ -128,7 +129,8 @@ Result<DocumentRanges> named_documents(const Arguments& arguments, const Indexed
   if (arguments.document_list) return read_documents(*arguments.document_list, count);
   if (arguments.matching) {
     const Result<DocumentRanges> found = documents_from(set, *arguments.matching);
-    if (found.has_value() && found->empty()) {
+    if (!found.has_value()) return found.error().with_prefix("--matching");
+    if (found->empty()) {
       warning("--matching: no document is from such a source");
     }
     return found;
@@ -174,7 +176,7 @@ void print_summary(const Arguments& arguments, const dataset::ViewSummary& summa
   fmt::print("documents: {} of {}\nsequences: {}\ntokens: {}\nseconds: {:.3f}\n", summary.documents,
              documents, summary.sequences, summary.items, seconds);
   if (summary.view) fmt::print("view of: {}\n", summary.view->bin);
-  print_written_dataset(arguments.output_prefix, summary.view.has_value());
+  print_written_dataset(dataset::dataset_prefix(arguments.output_prefix), summary.view.has_value());
   std::fflush(stdout);
 }
 
@@ -193,6 +195,9 @@ Status run(const Arguments& arguments) {
   MEG_RETURN_IF_ERROR(summary.status());
   print_summary(arguments, *summary, set->document_count(), work.seconds());
   if (summary->documents == 0) warning("no documents: nothing was selected");
+  if (arguments.command == "exclude" && summary->documents == set->document_count()) {
+    warning("all documents: nothing was left out");
+  }
   return {};
 }
 

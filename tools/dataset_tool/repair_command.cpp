@@ -7,6 +7,7 @@
 
 #include "libmeg/base/stopwatch.h"
 #include "libmeg/base/thread_pool.h"
+#include "libmeg/dataset/index_format.h"
 #include "libmeg/dataset/repair_dataset.h"
 #include "tools/common/flags/flags.h"
 #include "tools/common/interruption.h"
@@ -99,7 +100,7 @@ void print_summary(const RepairArguments& arguments, const dataset::RepairSummar
   fmt::print("seconds: {:.3f}\n", seconds);
   for (const std::string& old : summary.kept) fmt::print("kept: {}\n", old);
   if (summary.view) fmt::print("view of: {}\n", summary.view->bin);
-  if (is_written) print_written_dataset(output, summary.view.has_value());
+  if (is_written) print_written_dataset(dataset::dataset_prefix(output), summary.view.has_value());
   std::fflush(stdout);
 }
 
@@ -121,7 +122,7 @@ int repair_main(int argc, const char* const* argv) {
       .progress = bar.interruptible_callback(),
   };
   const Result<dataset::RepairSummary> summary =
-      dataset::repair_dataset(arguments.prefix, arguments.output_prefix.value_or(""), options);
+      dataset::repair_dataset(arguments.prefix, arguments.output_prefix, options);
   bar.clear();
   if (!summary.has_value()) return fail(summary.error());
   print_summary(arguments, *summary, work.seconds());

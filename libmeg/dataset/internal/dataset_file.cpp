@@ -115,8 +115,8 @@ Result<io::MappedFile> map_dataset_file(const std::string& path, const std::stri
 }
 
 Result<std::optional<io::MappedFile>> map_if_there(const std::string& path) {
-  std::error_code ignored;
-  if (!s3::is_address(path) && !std::filesystem::exists(path, ignored)) {
+  std::error_code unknown;
+  if (!s3::is_address(path) && !std::filesystem::exists(path, unknown) && !unknown) {
     return std::optional<io::MappedFile>();
   }
   Result<io::MappedFile> file = map_dataset_file(path);

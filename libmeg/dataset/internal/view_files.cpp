@@ -89,6 +89,10 @@ Result<ViewOf> describe_view(const std::string& path, const std::string& prefix)
 }
 
 Status check_output(const std::string& source, const std::string& output, OutputBin bin) {
+  if (fs::path(output).filename().empty()) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "\"{}\": expected a name for the new dataset, found none", output);
+  }
   const auto is_source = [&](const char* ending) {
     std::error_code absent;
     return fs::equivalent(source + ending, output + ending, absent);

@@ -21,10 +21,10 @@ enum class OutputBin {
   kLink,  ///< The link of a view.
 };
 
-/// kInvalidArgument where writing a dataset would replace what is read for it, or other data:
-/// where `output` is `source`, whatever it is called, or leads to its tokens, and as
-/// check_is_no_view() or, for the link of a view, where PREFIX.bin is there and no link, which
-/// could be the data of other views. Both are prefixes without ".bin" or ".idx".
+/// kInvalidArgument where a new dataset has no name, or writing it would replace what is read for
+/// it, or other data: where `output` is `source`, whatever it is called, or leads to its tokens,
+/// and as check_is_no_view() or, for the link of a view, where PREFIX.bin is there and no link,
+/// which could be the data of other views. Both are prefixes without ".bin" or ".idx".
 Status check_output(const std::string& source, const std::string& output, OutputBin bin);
 
 /// Publishes a view, possibly in place of another one: `idx`, which is complete, with the link and

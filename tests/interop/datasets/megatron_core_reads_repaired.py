@@ -208,6 +208,8 @@ class Repaired(unittest.TestCase):
                 ("expected the end-of-document token 5000 among its", ("--eod", 5000, "--dtype", "int32"))):
             self.assertIn(wanted, self.error_of(self.path("d"), *arguments, *out))
         self.assertIn("either --output-prefix or --in-place", self.error_of(self.path("d")))
+        # An empty name is none, and no repair in place.
+        self.assertIn("expected a name for the new dataset", self.error_of(self.path("d"), "--output-prefix", ""))
         self.assertEqual(os.listdir(self.folder), ["d.bin"])
 
     def test_killed_at_any_time_it_leaves_a_whole_dataset(self):

@@ -268,7 +268,8 @@ class Views(unittest.TestCase):
         self.assertEqual(self.run_program("verify", "dataset", self.path("v")).returncode, 0)
         # Another file of the same size: the same documents in another order.
         write_dataset(self.path("d"), self.documents[::-1])
-        for program, arguments in (("verify", ["dataset"]), ("dataset_inspect", [])):
+        for program, arguments in (("verify", ["dataset"]), ("dataset_inspect", []),
+                                   ("dataset_tool", ["repair", "--output-prefix", self.path("w")])):
             done = self.run_program(program, *arguments, self.path("v"))
             self.assertEqual(done.returncode, 1)
             self.assertIn("expected the content that d.bin had when it was made, found another", done.stdout + done.stderr)
@@ -284,6 +285,7 @@ class Views(unittest.TestCase):
             file.truncate(os.path.getsize(self.path("moved.bin")) // 2)
         for program, arguments in (("verify", ["dataset"]), ("dataset_inspect", []), ("dataset_tool", ["stat"]),
                                    ("dataset_tool", ["slice", "--output-prefix", self.path("w")]),
+                                   ("dataset_tool", ["repair", "--output-prefix", self.path("w")]),
                                    ("dataset_tool", ["concat", self.path("v"), "--output-prefix", self.path("w")])):
             done = self.run_program(program, *arguments, self.path("v"))
             self.assertEqual(done.returncode, 1)
@@ -337,6 +339,13 @@ class Views(unittest.TestCase):
             with open(self.path(prefix + ending), "rb") as file:
                 self.assertEqual(file.read(), before)
 
+    def test_an_exclusion_of_nothing_is_told(self):
+        done = self.run_program("dataset_tool", "exclude", self.path("d"), "--document-list", self.write("none", "\n"),
+                                "--output-prefix", self.path("x.bin"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("warning: all documents: nothing was left out", done.stderr)
+        self.assertIn(f"wrote {self.path('x')}.{{bin,idx}}", done.stdout)
+
     def test_bad_input_is_one_line(self):
         out = ("--output-prefix", self.path("x"))
         for wanted, arguments in (
@@ -345,6 +354,12 @@ class Views(unittest.TestCase):
                 ("list: line 2: expected documents of 0 to 199, found 777",
                  ("exclude", self.path("d"), "--document-list", self.write("list", "1\n777\n"))),
                 ("expected one of --documents, --document-list and --matching, found 0", ("exclude", self.path("d"))),
+                # An empty variable of a shell.
+                ('--documents: expected documents such as 5 or 10:20, found ""', ("exclude", self.path("d"), "--documents", "")),
+                ('"": expected a name for the new dataset, found none', ("slice", self.path("d"), "--output-prefix", "")),
+                ("expected a name for the new dataset", ("shuffle", self.path("d"), "--copy", "--output-prefix", self.path("f/"))),
+                ("expected a name for the new dataset", ("convert", self.path("d"), "--output-prefix", "")),
+                ('--matching: expected a regular expression, found "(": missing )', ("keep", self.path("d"), "--matching", "(")),
                 ("found 2", ("exclude", self.path("d"), "--documents", "1", "--matching", "x")),
                 ("zeros: line 1: expected documents such as 5 or 10:20", ("keep", self.path("d"), "--document-list",
                                                                         self.write("zeros", "\0\xff1\n"))),
@@ -355,7 +370,7 @@ class Views(unittest.TestCase):
                 ("nolist: No such file", ("exclude", self.path("d"), "--document-list", self.path("nolist"))),
                 ("missing.idx: No such file", ("slice", self.path("missing"))),
                 ("expected one of slice, exclude, keep, shuffle, sort", ("slce", self.path("d")))):
-            self.assertIn(wanted, self.error_of(*arguments, *out))
+            self.assertIn(wanted, self.error_of(*arguments, *(() if "--output-prefix" in arguments else out)))
         with open(self.path("d.idx"), "r+b") as file:
             file.seek(34 + 4 * 20)
             file.write(b"\xff\xff\xff\x7f")
