@@ -383,15 +383,16 @@ class Views(unittest.TestCase):
         return self.path(name)
 
     def test_killed_at_any_time_it_leaves_a_whole_dataset_or_none(self):
+        """MEG_KILLS: how many of each command."""
         write_dataset(self.path("big"), [[[d % 1000] * 40] for d in range(60_000)])
         whole = 0
-        for attempt in range(15):
+        for attempt in range(int(os.environ.get("MEG_KILLS", 15))):
             for name, command in (("k", ["shuffle", "--seed", str(attempt)]), ("c", ["shuffle", "--copy"]),
                                   ("j", ["concat", self.path("big")]), ("m", ["convert", "--dtype", "int64"])):
                 prefix = self.path(name)
                 process = subprocess.Popen([os.path.join(BIN, "dataset_tool"), *command, self.path("big"), "--output-prefix", prefix],
                                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-                time.sleep(0.004 * attempt)
+                time.sleep(0.004 * (attempt % 15))
                 process.send_signal(signal.SIGKILL)
                 process.wait()
                 if not os.path.exists(prefix + ".idx"):
