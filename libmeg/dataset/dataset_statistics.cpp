@@ -96,6 +96,7 @@ class StatisticsReader {
     for (int i = 0; i < pool.threads(); ++i) pool.submit([this] { read_blocks(); });
     pool.wait();
     MEG_RETURN_IF_ERROR(status_);
+    drop_single_hashes();
     std::sort(hashes_.begin(), hashes_.end());
     MEG_RETURN_IF_ERROR(find_duplicates());
     summarize_document_lengths();
@@ -178,6 +179,20 @@ class StatisticsReader {
       if (!std::ranges::equal(one, other)) return false;
     }
     return true;
+  }
+
+  /// Most of the hashes that are there once, as nearly all are: sorting takes longer than this.
+  void drop_single_hashes() {
+    // At least 8 slots a hash: an eighth of the single ones shares its slot and stays.
+    const int bits = std::bit_width(hashes_.size()) + 3;
+    std::vector<bool> once(size_t{1} << bits), again(size_t{1} << bits);
+    const auto slot = [bits](const HashedDocument& each) { return each.hash >> (64 - bits); };
+    for (const HashedDocument& each : hashes_) {
+      const size_t at = slot(each);
+      if (once[at]) again[at] = true;
+      once[at] = true;
+    }
+    std::erase_if(hashes_, [&](const HashedDocument& each) { return !again[slot(each)]; });
   }
 
   Status find_duplicates() {

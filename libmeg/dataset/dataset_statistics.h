@@ -53,7 +53,7 @@ struct StatisticsOptions {
   ProgressCallback progress = {};  ///< Documents and tokens; may be empty.
 };
 
-/// Reads every token once. Keeps 24 bytes a document. Errors: kInvalidArgument for floats,
+/// Reads every token once. Keeps 28 bytes a document. Errors: kInvalidArgument for floats,
 /// kOutOfRange for ids below 0 or from 2^24 on, kCorruption, kUnsupported at s3://, kCancelled.
 Result<DatasetStatistics> dataset_statistics(const IndexedDataset& dataset,
                                              const StatisticsOptions& options);

@@ -33,6 +33,10 @@ constexpr int64_t kRun = 1 << 18;
 /// Runs whose places are looked up together.
 constexpr size_t kBatch = 4096;
 
+/// Runs between the one that is copied and the one whose items are brought into the cache, and
+/// bytes of these.
+constexpr size_t kAhead = 16, kPrefetched = 128;
+
 /// Elements of an array of the .idx, written in pieces from a place in the file on.
 template <class T>
 class ArrayWriter {
@@ -322,25 +326,52 @@ class ViewWriter {
         .dtype = first().dtype(), .multimodal = multimodal_, .tokenizer = std::move(tokenizer)};
     MEG_ASSIGN_OR_RETURN(IndexedDatasetBuilder builder,
                          IndexedDatasetBuilder::create(prefix_, output));
-    for (const auto& [source, order] : parts_) {
-      const auto modes = source->sequence_modes();
-      const Status taken = order([&](int64_t begin, int64_t end) -> Status {
-        for (int64_t document = begin; document < end; ++document) {
-          MEG_ASSIGN_OR_RETURN(const SequenceRange range, source->document(document));
-          for (int64_t at = range.begin; at < range.end; ++at) {
-            MEG_ASSIGN_OR_RETURN(const auto items, source->sequence(at));
-            MEG_RETURN_IF_ERROR(builder.add_item(items, modes.empty() ? int8_t{0} : modes[at]));
+    const Status taken =
+        each_batch([&](const IndexedDataset& source, std::span<const Run> runs) -> Status {
+          for (const Run& run : runs) prefetch_places(source, run);
+          for (size_t i = 0; i < runs.size(); ++i) {
+            if (i + kAhead < runs.size()) prefetch_items(source, runs[i + kAhead]);
+            MEG_RETURN_IF_ERROR(copy_documents(source, runs[i], builder));
           }
-          MEG_RETURN_IF_ERROR(builder.end_document());
-        }
-        summary_.items = builder.item_count();
-        return report(builder.document_count());
-      });
-      MEG_RETURN_IF_ERROR(taken);
-    }
+          summary_.items = builder.item_count();
+          return report(builder.document_count());
+        });
+    MEG_RETURN_IF_ERROR(taken);
     MEG_ASSIGN_OR_RETURN(auto provenance, provenance_of_documents());
     MEG_RETURN_IF_ERROR(builder.finish());
     return provenance ? provenance->publish() : Status();
+  }
+
+  static Status copy_documents(const IndexedDataset& source, const Run& run,
+                               IndexedDatasetBuilder& builder) {
+    const auto modes = source.sequence_modes();
+    for (int64_t document = run.begin; document < run.end; ++document) {
+      MEG_ASSIGN_OR_RETURN(const SequenceRange range, source.document(document));
+      for (int64_t at = range.begin; at < range.end; ++at) {
+        MEG_ASSIGN_OR_RETURN(const auto items, source.sequence(at));
+        MEG_RETURN_IF_ERROR(builder.add_item(items, modes.empty() ? int8_t{0} : modes[at]));
+      }
+      MEG_RETURN_IF_ERROR(builder.end_document());
+    }
+    return {};
+  }
+
+  /// The entries of a run's first sequence. count() has checked that it is there.
+  static void prefetch_places(const IndexedDataset& source, const Run& run) {
+    const auto [first, last] = run.sequences;
+    if (first == last) return;
+    __builtin_prefetch(source.sequence_lengths().bytes(first, first + 1).data());
+    __builtin_prefetch(source.sequence_pointers().bytes(first, first + 1).data());
+  }
+
+  /// The begin of its items: the processor finds out by itself how a long sequence goes on.
+  static void prefetch_items(const IndexedDataset& source, const Run& run) {
+    const auto [first, last] = run.sequences;
+    if (first == last) return;
+    const auto sequence = source.sequence(first);
+    if (!sequence.has_value()) return;  // copy_documents() says what is wrong
+    const size_t size = std::min(sequence->size(), kPrefetched);
+    for (size_t at = 0; at < size; at += 64) __builtin_prefetch(sequence->data() + at);
   }
 
   /// Complete, to be published after the pair; nullopt where no source has any. The caller holds
