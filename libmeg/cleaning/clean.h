@@ -51,6 +51,9 @@ struct UrlOptions {
   std::vector<std::string> filters;  ///< Of url_filters(), which are asked in that order.
   std::string blacklist;             ///< A file; empty: that of Megatron-LM's blacklist_urls.py.
   std::string patterns;              ///< A file of RE2 patterns, one a line; empty: none.
+  /// A file of groups of URLs, as group_duplicates() and Megatron-LM's group_duplicate_url.py write
+  /// them: of each all but the first go; empty: none.
+  std::string groups;
 };
 
 /// "domain" and "extension", those of the blacklist, "short", up to 8 characters, and "malformed".

@@ -17,6 +17,7 @@ if not os.path.exists(os.path.join(SCRIPTS, "filter_ngrams.py")):
     sys.exit(77)
 
 PROGRAM = ""
+FILES = ("vocab.json", "merges.txt")
 TESTDATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../testdata")
 
 
@@ -75,6 +76,35 @@ class OpenWebText(unittest.TestCase):
                                    "drop")
         untouched = [(i, text) for i, text in enumerate(documents) if (i, text) in expected]
         self.assertEqual([(one["id"], one["text"]) for one in whole], untouched)
+
+    def test_documents_are_cleaned_up_as_there(self):
+        # Its tokenizer and langdetect are not at hand: all documents are English here.
+        with open(f"{self.folder}/tokenizer.py", "w") as file:
+            file.write("from tokenizers import ByteLevelBPETokenizer\n"
+                       "class Tokenizer:\n"
+                       "    def __init__(self, cache_dir):\n"
+                       f"        self.encoder = ByteLevelBPETokenizer(*{[f'{TESTDATA}/tokenizer/{n}' for n in FILES]!r})\n"
+                       "    def tokenize_document(self, text):\n"
+                       "        return self.encoder.encode(text).ids + [0]\n")
+        with open(f"{self.folder}/langdetect.py", "w") as file:
+            file.write("def detect(text):\n    return 'en'\n")
+        random.seed(3)
+        words = " ".join(texts_of("english")).split(" ")
+        texts = [" ".join(words[at:at + random.randrange(60, 240)]) for at in range(0, 20000, 77)]
+        texts = [text.replace("'", "\u2019") if i % 3 else f"\u00e2\u20ac\u0153{text}&amp;\r\n" for i, text in enumerate(texts)]
+        source, script, output = self.write("in.jsonl", texts), f"{self.folder}/script.jsonl", f"{self.folder}/shim.jsonl"
+        with open(source, "a") as file:
+            file.write('{"id": 1}\nno json\n')
+        subprocess.run([sys.executable, f"{SCRIPTS}/cleanup_dataset.py", source, script], check=True, capture_output=True,
+                       env={**os.environ, "PYTHONPATH": self.folder})
+        shim = os.path.join(os.path.dirname(PROGRAM), "../share/libmeg/megatron/tools/openwebtext/cleanup_dataset.py")
+        subprocess.run([sys.executable, shim, source, output, "--vocab-file", f"{TESTDATA}/tokenizer/vocab.json", "--merge-file",
+                        f"{TESTDATA}/tokenizer/merges.txt"], check=True, capture_output=True)
+        with open(script) as expected, open(output) as found:
+            expected, found = [json.loads(line) for line in expected], [json.loads(line) for line in found]
+        self.assertEqual(found, expected)
+        self.assertTrue(0 < len(found) < len(texts))
+        print(len(texts), "documents,", len(found), "kept,", sum(one["text"] != texts[one["id"]] for one in found), "repaired")
 
     def test_ids_are_added_as_there(self):
         documents = [{"text": text} for text in texts_of("english")[:50]] + [

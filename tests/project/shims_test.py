@@ -5,6 +5,7 @@ shims_test.py SHIM_FOLDER PROGRAM_FOLDER
 """
 
 import importlib.util
+import json
 import os
 import pathlib
 import shutil
@@ -34,8 +35,10 @@ OF_PROGRAM = {
     "tools/openwebtext/blacklist_urls.py": "clean_dataset",
     "tools/openwebtext/cleanup_dataset.py": "clean_dataset",
     "tools/openwebtext/filter_ngrams.py": "clean_dataset",
-    "tools/openwebtext/find_duplicates.py": "clean_dataset",
-    "tools/openwebtext/group_duplicate_url.py": "clean_dataset",
+    "tools/openwebtext/find_duplicates.py": "find_duplicates",
+    "tools/openwebtext/group_duplicate_url.py": "find_duplicates",
+    "tools/openwebtext/group_duplicate_urls.py": "find_duplicates",
+    "tools/openwebtext/group_duplicates_url.py": "find_duplicates",
     "tools/openwebtext/merge_jsons.py": "clean_dataset",
     "tools/openwebtext/remove_group_duplicates.py": "clean_dataset",
     "tools/prepare_cache.py": "prepare_cache",
@@ -173,10 +176,6 @@ class Shims(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual((folder / "ids.jsonl").read_text(), "".join(
                 line.replace("}", f', "adlr_id": "web-000000000{number}"}}') for number, line in enumerate(lines, 1)))
-            for script in ("cleanup_dataset", "find_duplicates", "group_duplicate_url", "remove_group_duplicates"):
-                done = run(scripts / f"{script}.py", folder / "all.jsonl", folder / "none.jsonl")
-                self.assertEqual((done.returncode, done.stdout), (1, ""))
-                self.assertRegex(done.stderr, f"^error: {script}.py: libmeg does not do what this script does: .*\n$")
             test = "These thirteen words are a test that nobody should ever be trained on"
             (folder / "test.jsonl").write_text(f'{{"text": "{test}"}}\n')
             (folder / "data.jsonl").write_text(f'{{"content": "{"Before. " * 99}{test}. {"After. " * 99}"}}\n')
@@ -187,6 +186,54 @@ class Shims(unittest.TestCase):
             self.assertEqual(len((folder / "free.jsonl").read_text().splitlines()), 2)
             done = run(scripts / "filter_ngrams.py", *command, "--tasks", "squad")
             self.assertEqual((done.returncode, done.stderr[:20]), (1, "error: --tasks squad"))
+
+    def test_openwebtext_scripts_find_and_remove_duplicates(self):
+        scripts = SHIMS / "tools/openwebtext"
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+
+            def finish(script, *arguments):
+                done = run(scripts / script, *arguments, cwd=folder)
+                self.assertEqual(done.returncode, 0, done.stderr)
+
+            def refusal(script, *arguments):
+                done = run(scripts / script, *arguments, cwd=folder)
+                self.assertEqual((done.returncode, done.stdout), (1, ""))
+                return done.stderr
+
+            text = "Nobody knows why the old lighthouse keeper left his island in the spring. " * 3
+            lines = [json.dumps({"text": text + end, "url": url}, ensure_ascii=False) + "\n"
+                     for url, end in (("é", ""), ("b", "Or?"), ("c", "A much longer end: " + "0123456789abcdefghijklmnop" * 3))]
+            lines.append('{"text": "Something else altogether, of another day", "url": "d"}\n')
+            (folder / "all.json").write_text("".join(lines) + '{"text": "no url"}\n')
+            (folder / "more.json").write_text(json.dumps({"text": text, "id": 7}) + "\n")
+            finish("find_duplicates.py", "--inputs", "all.json", "url", "more.json", "id", "--output", "pairs", "--jaccard", "union",
+                   "--heuristic-iter", "-1", "--num-bands", "20", "--num-seeds", "100", "--seed", "1", "--jaccard-parallel")
+            pairs = [json.loads(line) for line in (folder / "pairs").read_text().splitlines()]
+            self.assertIn(1.0, [pair.get("7") for line in pairs for pair in line.get("é", [])])
+            for script in ("group_duplicate_url.py", "group_duplicates_url.py", "group_duplicate_urls.py"):
+                finish(script, "pairs", "groups", 0.9)
+                self.assertEqual((folder / "groups").read_text(), '{"0": ["é", "b", "7"]}\n')
+            finish("group_duplicate_url.py", "pairs", "all_groups")
+            finish("remove_group_duplicates.py", "groups", "all.json", "left.json")
+            self.assertEqual((folder / "left.json").read_text(), "".join([lines[0], *lines[2:]]))
+            self.assertRegex(refusal("find_duplicates.py", "--inputs", "all.json", "url", "--output", "x", "--save-fingerprints",
+                                     "f.pkl"), "^error: --save-fingerprints: libmeg neither reads nor writes pickles of ")
+            self.assertRegex(refusal("find_duplicates.py", "--inputs", "all.json", "url"), "^error: expected --inputs and ")
+            self.assertRegex(refusal("group_duplicate_url.py", "all.json", "x"), "line 1, byte 1: expected {URL: ")
+            self.assertRegex(refusal("remove_group_duplicates.py", "all.json", "all.json", "x"), "line 1, byte 1: expected {NUMBER: ")
+            self.assertFalse((folder / "x").exists())
+
+            data = folder / "documents.json"
+            keeper = text * 4 + "\u2019"
+            data.write_text("".join(json.dumps({"text": text}) + "\n" for text in (keeper, "Too short.", "Das ist keine Sprache, die hier "
+                                    "bleiben darf, und sie ist lang genug dafür. " * 12)))
+            self.assertRegex(refusal("cleanup_dataset.py", data, "clean.json"), "^error: cache/gpt2-vocab.json: not found: expected ")
+            tokenizer = pathlib.Path(__file__).parents[2] / "testdata/tokenizer"
+            (folder / "cache").mkdir()
+            shutil.copy(tokenizer / "vocab.json", folder / "cache/gpt2-vocab.json")
+            finish("cleanup_dataset.py", data, "clean.json", "--merge-file", tokenizer / "merges.txt")
+            self.assertEqual((folder / "clean.json").read_text(), json.dumps({"text": keeper.replace("\u2019", "'")}) + "\n")
 
     def test_arguments_and_exit_codes_pass_through(self):
         shim = SHIMS / "tools/preprocess_data.py"

@@ -120,6 +120,9 @@ void declare(Flags& flags, Arguments& arguments) {
               "blacklist_urls.py)");
   flags.value("--url-patterns", &arguments.urls.patterns, "FILE",
               "remove documents in whose URL one of these RE2 patterns occurs, one a line");
+  flags.value("--url-groups", &arguments.urls.groups, "FILE",
+              "of each group of URLs that `find_duplicates groups` or Megatron-LM's "
+              "group_duplicate_url.py found keep only documents of the first");
   flags.list("--require-match", &arguments.require_match, "KEY=REGEX...",
              "remove documents without a string at KEY in which the RE2 pattern occurs");
   flags.list("--require-range", &arguments.require_range, "KEY=MIN..MAX...",
@@ -321,11 +324,13 @@ Status finish(Arguments& arguments) {
     options.repair.assign(rules.begin(), rules.end());
   }
   if (arguments.on_error == "skip") options.on_error = preprocess::OnError::kSkip;
-  if (!arguments.urls.filters.empty() || !arguments.urls.patterns.empty()) {
+  const cleaning::UrlOptions& urls = arguments.urls;
+  if (!urls.filters.empty() || !urls.patterns.empty() || !urls.groups.empty()) {
     options.urls = arguments.urls;
   } else if (!arguments.urls.key.empty() || !arguments.urls.blacklist.empty()) {
     return Status(StatusCode::kInvalidArgument,
-                  "--url-key, --url-blacklist: require --url-filters or --url-patterns");
+                  "--url-key, --url-blacklist: require --url-filters, --url-patterns or "
+                  "--url-groups");
   }
   std::vector<std::string>& languages = arguments.language.languages;
   if (!languages.empty()) {
@@ -392,7 +397,7 @@ Status identify(const Flags& flags, Arguments& arguments) {
   Identity& identity = options.resume_identity;
   identity = flag_identity(flags);
   std::vector<std::string> files = {arguments.urls.blacklist, arguments.urls.patterns,
-                                    arguments.language.model};
+                                    arguments.urls.groups, arguments.language.model};
   const auto& test_sets = arguments.decontaminate.test_sets;
   files.insert(files.end(), test_sets.begin(), test_sets.end());
   for (const std::string& file : files) {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "libmeg/cleaning/openwebtext/duplicate_groups.h"
 #include "libmeg/cleaning/urls/internal/openwebtext_blacklist.h"
 #include "libmeg/cleaning/words/english_words.h"
 #include "libmeg/io/file_descriptor.h"
@@ -182,6 +183,9 @@ Result<UrlRules> UrlRules::read(const UrlOptions& options) {
     MEG_ASSIGN_OR_RETURN(const std::string text, read_file(options.patterns));
     MEG_RETURN_IF_ERROR(rules.read_patterns(text, options.patterns));
   }
+  if (!options.groups.empty()) {
+    MEG_ASSIGN_OR_RETURN(rules.grouped_, read_grouped_urls(options.groups));
+  }
   return rules;
 }
 
@@ -226,8 +230,8 @@ bool UrlRules::asks_for(std::string_view filter) const {
   return std::find(filters_.begin(), filters_.end(), filter) != filters_.end();
 }
 
-std::string_view UrlRules::reason(std::string_view url) const {
-  url = text::python_strip(url);
+std::string_view UrlRules::reason(std::string_view whole) const {
+  const std::string_view url = text::python_strip(whole);
   if (asks_for("domain") && domains_.contains(url_domain(url))) return "domain";
   if (asks_for("extension")) {
     const std::string path = lowered(url.substr(0, url.find('?')));
@@ -242,6 +246,7 @@ std::string_view UrlRules::reason(std::string_view url) const {
     if (re2::RE2::PartialMatch(re2::StringPiece(url.data(), url.size()), *pattern))
       return "pattern";
   }
+  if (!grouped_.empty() && grouped_.contains(std::string(whole))) return "group";
   return {};
 }
 

@@ -30,7 +30,8 @@ class UrlRules {
   UrlRules& operator=(UrlRules&&) noexcept;
   ~UrlRules();
 
-  /// The first of options.filters, in the order of url_filters(), or "pattern"; empty if it stays.
+  /// The first of options.filters, in the order of url_filters(), "pattern" or "group"; empty if it
+  /// stays.
   std::string_view reason(std::string_view url) const;
 
  private:
@@ -45,6 +46,7 @@ class UrlRules {
   std::unordered_set<std::string> domains_;
   std::vector<std::string> extensions_;
   std::unique_ptr<Patterns> patterns_;
+  std::unordered_set<std::string> grouped_;
 };
 
 }  // namespace meg::cleaning
