@@ -25,7 +25,8 @@ class VirtualStages(CheckpointCase):
 
     def test_masters_that_core_saved_shifted_are_refused(self):
         """After a bucket that ends with padding the names have the state of what lies further on."""
-        buffers, named = self.save({"pp": 2, "world_size": 4, "data_parallel_size": 2, "ddp_bucket_size": 5000}, "saved")
+        buffers, named = self.save({"pp": 2, "world_size": 4, "data_parallel_size": 2,
+                                    "ddp_bucket_size": 5000}, "saved")
         self.run_program(self.verify, "checkpoint", buffers)
         for flags in ([], ["--target-format", "torch_dist"]):
             self.assertRegex(self.refuse(named, *flags),

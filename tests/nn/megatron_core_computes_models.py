@@ -60,7 +60,7 @@ class MegatronCore(unittest.TestCase):
         return model
 
     def computed(self, *cases):
-        """What PROGRAM makes of each model, by name; starting it takes longer than that. cases: args, model, windows."""
+        """What one run of PROGRAM makes of each model, by name. cases: args, model, windows."""
         places = []
         for args, model, windows in cases:
             places.append(tempfile.mkdtemp(dir=self.folder))
