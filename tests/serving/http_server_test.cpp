@@ -138,9 +138,9 @@ class HttpServerTest : public testing::Test {
 
   std::string folder_;
   HttpServerOptions options_;
-  std::unique_ptr<HttpServer> server_;
   std::mutex mutex_;
   std::vector<int> statuses_;
+  std::unique_ptr<HttpServer> server_;  // last: until it is gone, its threads log
 };
 
 TEST_F(HttpServerTest, APostMayBringAForm) {
