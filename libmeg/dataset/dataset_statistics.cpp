@@ -184,7 +184,7 @@ class StatisticsReader {
   /// Most of the hashes that are there once, as nearly all are: sorting takes longer than this.
   void drop_single_hashes() {
     // At least 8 slots a hash: an eighth of the single ones shares its slot and stays.
-    const int bits = std::bit_width(hashes_.size()) + 3;
+    const int bits = static_cast<int>(std::bit_width(hashes_.size())) + 3;
     std::vector<bool> once(size_t{1} << bits), again(size_t{1} << bits);
     const auto slot = [bits](const HashedDocument& each) { return each.hash >> (64 - bits); };
     for (const HashedDocument& each : hashes_) {
