@@ -59,8 +59,10 @@ Status check_weights(std::span<const double> weights, const megatron::MegatronVe
     }
     sum += weight;
   }
-  if (sum > 0) return {};
-  return Status(StatusCode::kInvalidArgument, "`data_path`: expected weights with a sum above 0");
+  if (sum > 0 && std::isfinite(sum)) return {};
+  return make_error(StatusCode::kInvalidArgument,
+                    "`data_path`: expected weights with a finite sum above 0, found {}",
+                    text::python_float_text(sum));
 }
 
 /// The names of index caches are made of it: one dataset has one prefix, however it is named.

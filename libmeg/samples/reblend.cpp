@@ -129,6 +129,12 @@ class Reblender {
       if (blend != nullptr) MEG_RETURN_IF_ERROR(check_is_local(*blend));
     }
     if (mixture_.blend) MEG_RETURN_IF_ERROR(check_is_local(*mixture_.blend));
+    if (mixture_.cache_path && mixture_.cache_path->find("://") != std::string::npos) {
+      return make_error(
+          StatusCode::kUnsupported,
+          "{}: expected a folder of this machine for the caches, found one in a store",
+          *mixture_.cache_path);
+    }
     const std::optional<int64_t> samples = run_.samples[split_number(Split::kTrain)];
     if (!samples) return Status(StatusCode::kInvalidArgument, "train samples: found None");
     if (consumed_ < 0 || consumed_ > *samples) {

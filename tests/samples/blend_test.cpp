@@ -64,7 +64,9 @@ TEST(ParseBlend, RefusesWhatMegatronWouldTrip) {
   EXPECT_THAT(parse({"0", "a", "1", "b"}).error().message(),
               HasSubstr("weights above 0, found 0.0"));
   EXPECT_THAT(parse({"-1", "a"}).error().message(), HasSubstr("found -1.0"));
-  EXPECT_THAT(parse({"0", "a"}, "6ef5bdc").error().message(), HasSubstr("a sum above 0"));
+  EXPECT_THAT(parse({"0", "a"}, "6ef5bdc").error().message(), HasSubstr("a finite sum above 0"));
+  EXPECT_THAT(parse({"1e308", "a", "1e308", "b"}, "core_v0.12.3").error().message(),
+              HasSubstr("a finite sum above 0, found inf"));
   EXPECT_FALSE(parse({}).has_value());
 }
 
