@@ -3,7 +3,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <array>
+#include <bit>
 #include <span>
 #include <utility>
 
@@ -54,10 +54,6 @@ class CharacterPlaces {
   std::vector<size_t> places_;
 };
 
-size_t count_words(std::string_view ngram) {
-  return static_cast<size_t>(std::count(ngram.begin(), ngram.end(), ' ')) + 1;
-}
-
 /// The words that an n-gram begins with.
 std::string_view first_words(std::string_view ngram, size_t count) {
   size_t end = 0;
@@ -85,7 +81,12 @@ void LowerWords::split(std::string_view text) {
     const char c = lowered[at];
     size_t size = 1;
     bool is_word = text::is_ascii_letter(c) || text::is_ascii_digit(c) || c == '_';
-    if ((c & 0x80) != 0) {
+    if (is_word) {  // Most words are of ASCII.
+      const auto belongs = [](char next) {
+        return text::is_ascii_letter(next) || text::is_ascii_digit(next) || next == '_';
+      };
+      while (at + size < lowered.size() && belongs(lowered[at + size])) ++size;
+    } else if ((c & 0x80) != 0) {
       const text::DecodedCodePoint next = text::decode_code_point(lowered.substr(at));
       size = next.size;
       is_word = (character_flags(next.code_point) & kWord) != 0;
@@ -139,7 +140,7 @@ Result<TestNgrams> TestNgrams::read(const DecontaminateOptions& options) {
   reading.json_keys = {options.key};
   const auto texts = preprocess::read_texts(reading, visitors, {});
   if (!texts.has_value()) return texts.error().with_prefix("`decontaminate`");
-  if (ngrams.texts_.empty()) {
+  if (ngrams.ngrams_.empty()) {
     return make_error(
         StatusCode::kInvalidArgument,
         "`decontaminate`: expected texts of at least {} words, found none in {} texts",
@@ -154,38 +155,63 @@ void TestNgrams::add(const LowerWords& words, const DecontaminateOptions& option
   const auto max = static_cast<size_t>(options.max_ngram_size);
   if (words.size() < min) return;
   const size_t size = std::min(words.size(), max);
+  if (std::find(sizes_.begin(), sizes_.end(), size) == sizes_.end()) sizes_.push_back(size);
+  const std::string& text = texts_.emplace_back(words.run(0, words.size()));
+  const char* const begin = words.run(0, 1).data();
   for (size_t i = 0; i + size <= words.size(); ++i) {
     const std::string_view ngram = words.run(i, size);
-    if (numbers_.contains(ngram)) continue;
-    texts_.push_back(std::make_unique<std::string>(ngram));
-    numbers_.emplace(*texts_.back(), std::ssize(texts_) - 1);
+    if (ngrams_.size() * 2 >= slots_.size()) grow();
+    Slot& slot = slots_[slot_of(digest(ngram), ngram)];
+    if (slot.number >= 0) continue;
+    slot = {.digest = digest(ngram), .number = std::ssize(ngrams_)};
+    ngrams_.push_back(
+        std::string_view(text).substr(static_cast<size_t>(ngram.data() - begin), ngram.size()));
   }
+}
+
+/// The slot of an n-gram, or the one where it belongs.
+size_t TestNgrams::slot_of(uint64_t digest, std::string_view ngram) const {
+  const size_t mask = slots_.size() - 1;
+  size_t at = digest & mask;
+  while (slots_[at].number >= 0 && (slots_[at].digest != digest ||
+                                    ngrams_[static_cast<size_t>(slots_[at].number)] != ngram)) {
+    at = (at + 1) & mask;
+  }
+  return at;
+}
+
+void TestNgrams::grow() {
+  constexpr size_t kFewest = 64;
+  std::vector<Slot> old(std::max(slots_.size() * 2, kFewest));
+  old.swap(slots_);
+  const size_t mask = slots_.size() - 1;
+  for (const Slot& slot : old) {
+    size_t at = slot.digest & mask;
+    while (slot.number >= 0 && slots_[at].number >= 0) at = (at + 1) & mask;
+    if (slot.number >= 0) slots_[at] = slot;
+  }
+}
+
+int64_t TestNgrams::find(std::string_view ngram) const {
+  const int64_t number = slots_[slot_of(digest(ngram), ngram)].number;
+  const bool counts = number >= 0 && counts_[static_cast<size_t>(number)] < threshold_;
+  return counts ? number : -1;
 }
 
 void TestNgrams::index() {
-  sizes_.clear();
-  beginnings_.clear();
-  for (const auto& [ngram, number] : numbers_) {
-    const size_t size = count_words(ngram);
-    if (std::find(sizes_.begin(), sizes_.end(), size) == sizes_.end()) sizes_.push_back(size);
-  }
   std::sort(sizes_.begin(), sizes_.end());
-  for (const auto& [ngram, number] : numbers_) {
-    beginnings_.insert(digest(first_words(ngram, shortest())));
+  // A bit in sixteen is set at most.
+  beginnings_.assign(std::max<size_t>(std::bit_ceil(ngrams_.size() * 16) / 64, 1), 0);
+  for (const std::string_view ngram : ngrams_) {
+    const uint64_t bit = digest(first_words(ngram, shortest()));
+    beginnings_[bit / 64 & (beginnings_.size() - 1)] |= uint64_t{1} << bit % 64;
   }
-  counts_ = std::make_unique<std::atomic<int64_t>[]>(texts_.size());
+  counts_ = std::make_unique<std::atomic<int64_t>[]>(ngrams_.size());
 }
 
 bool TestNgrams::may_begin_with(std::string_view words) const {
-  return beginnings_.contains(digest(words));
-}
-
-size_t TestNgrams::remove_frequent(int64_t threshold) {
-  std::erase_if(numbers_, [&](const auto& entry) {
-    return counts_[static_cast<size_t>(entry.second)] >= threshold;
-  });
-  index();
-  return numbers_.size();
+  const uint64_t bit = digest(words);
+  return (beginnings_[bit / 64 & (beginnings_.size() - 1)] >> bit % 64 & 1) != 0;
 }
 
 NgramFilter::Match NgramFilter::match_at(size_t word, size_t size) const {

@@ -3,11 +3,11 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <limits>
 #include <memory>
 #include <string>
 #include <string_view>
-#include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "libmeg/base/result.h"
@@ -43,15 +43,10 @@ class TestNgrams {
  public:
   static Result<TestNgrams> read(const DecontaminateOptions& options);
 
-  size_t size() const { return numbers_.size(); }
-
   /// The number of an n-gram; -1 where it is none.
-  int64_t find(std::string_view ngram) const {
-    const auto found = numbers_.find(ngram);
-    return found == numbers_.end() ? -1 : found->second;
-  }
+  int64_t find(std::string_view ngram) const;
 
-  /// Whether one may begin with these shortest() words.
+  /// Whether one may begin with these shortest() words; false of most that none begins with.
   bool may_begin_with(std::string_view words) const;
 
   /// The sizes that occur, ascending.
@@ -62,18 +57,27 @@ class TestNgrams {
   /// Counts a document that has this n-gram. From any thread.
   void count(int64_t number) { ++counts_[static_cast<size_t>(number)]; }
 
-  /// Removes those that were counted `threshold` times or more; how many are left.
-  size_t remove_frequent(int64_t threshold);
+  /// Ignores those that were counted `threshold` times or more from here on.
+  void remove_frequent(int64_t threshold) { threshold_ = threshold; }
 
  private:
+  struct Slot {
+    uint64_t digest = 0;
+    int64_t number = -1;  // none
+  };
+
   void add(const LowerWords& words, const DecontaminateOptions& options);
   void index();
+  void grow();
+  size_t slot_of(uint64_t digest, std::string_view ngram) const;
 
-  std::vector<std::unique_ptr<std::string>> texts_;  // by number
-  std::unordered_map<std::string_view, int64_t> numbers_;
+  std::deque<std::string> texts_;
+  std::vector<std::string_view> ngrams_;  // by number, in texts_
+  std::vector<Slot> slots_;               // a hash table, at most half full
   std::unique_ptr<std::atomic<int64_t>[]> counts_;
+  int64_t threshold_ = std::numeric_limits<int64_t>::max();
   std::vector<size_t> sizes_;
-  std::unordered_set<uint64_t> beginnings_;  // digests
+  std::vector<uint64_t> beginnings_;  // bits, of digests
 };
 
 /// Finds n-grams of test sets in documents. Belongs to one thread. Mirrors Megatron-LM
