@@ -1,7 +1,9 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <utility>
 
@@ -71,11 +73,40 @@ constexpr bool may_end_line(char c) {
   return (c >= '\n' && c <= '\x1e') || c == '\xc2' || c == '\xe2';
 }
 
+constexpr size_t kWord = sizeof(uint64_t);
+constexpr uint64_t kLowBits = 0x0101010101010101, kHighBits = 0x8080808080808080;
+
+uint64_t load_word(const char* at) {
+  uint64_t word;
+  std::memcpy(&word, at, kWord);
+  return word;
+}
+
+/// Of 8 bytes: false only if none may end a line.
+bool any_may_end_line(const char* at) {
+  const uint64_t word = load_word(at);
+  const uint64_t below = (word - kLowBits * 0x1f) & ~word;
+  return ((word | below) & kHighBits) != 0;
+}
+
+bool is_ascii(std::string_view text) {
+  size_t at = 0;
+  for (; at + kWord <= text.size(); at += kWord) {
+    if ((load_word(text.data() + at) & kHighBits) != 0) return false;
+  }
+  return std::all_of(text.begin() + static_cast<std::ptrdiff_t>(at), text.end(),
+                     [](char c) { return (c & 0x80) == 0; });
+}
+
 /// str.splitlines()
 void split_lines(std::string_view text, std::vector<std::string_view>& lines) {
   lines.clear();
   size_t begin = 0;
   for (size_t at = 0; at < text.size();) {
+    if (at + kWord <= text.size() && !any_may_end_line(text.data() + at)) {
+      at += kWord;
+      continue;
+    }
     if (!may_end_line(text[at])) {
       ++at;
       continue;
@@ -158,29 +189,53 @@ Repeated count_repeated(const std::vector<std::string_view>& parts, DigestCounts
 /// The words of a text one after another, to look at runs of them.
 class WordRuns {
  public:
-  void set(const Words& words, std::string_view separator) {
-    separator_ = separator.size();
-    joined_.clear();
-    begins_.clear();
+  /// words: of the document, in order. has_spaces: one after each.
+  void set(Document& document, bool has_spaces) {
+    const Words& words = document.words();
+    separator_ = has_spaces ? 1 : 0;
+    is_ascii_ = is_ascii(document.text());
+    const size_t most = document.text().size() + words.size() + kCopied;
+    if (joined_.size() < most) joined_.resize(most * 2);
+    begins_.resize(words.size() + 1);
+    char* const begin = joined_.data();
+    char* out = begin;
+    for (size_t i = 0; i < words.size(); ++i) {
+      begins_[i] = static_cast<size_t>(out - begin);
+      // Most words are short, and a text has readable bytes after it.
+      const std::string_view word = words[i];
+      std::memcpy(out, word.data(), kCopied);
+      if (word.size() > kCopied) std::memcpy(out, word.data(), word.size());
+      out += word.size();
+      *out = ' ';
+      out += separator_;
+    }
+    begins_.back() = static_cast<size_t>(out - begin);
+    if (is_ascii_) return;
     characters_.assign(1, 0);
     for (const std::string_view word : words) {
-      begins_.push_back(joined_.size());
-      joined_.append(word).append(separator);
       characters_.push_back(characters_.back() + count_characters(word));
     }
-    begins_.push_back(joined_.size());
   }
 
   size_t words() const { return begins_.size() - 1; }
 
   std::string_view run(size_t first, size_t count) const {
     const size_t begin = begins_[first];
-    return std::string_view(joined_).substr(begin, begins_[first + count] - separator_ - begin);
+    return {joined_.data() + begin, begins_[first + count] - separator_ - begin};
   }
 
-  /// The first bytes of all words from this one on.
-  std::string_view beginning(size_t first, size_t bytes) const {
-    return std::string_view(joined_).substr(begins_[first], bytes);
+  /// A number that is the same for equal runs.
+  uint64_t key(size_t first, size_t count) const {
+    const std::string_view text = run(first, count);
+    uint64_t word = load_word(text.data());
+    if (text.size() < kWord) word &= (uint64_t{1} << text.size() * 8) - 1;
+    return (word ^ text.size()) * kFactor;
+  }
+
+  /// The same of the first 16 bytes of all words from this one on.
+  uint64_t beginning_key(size_t first) const {
+    const char* const at = joined_.data() + begins_[first];
+    return (load_word(at) * kFactor ^ std::rotl(load_word(at + kWord), 32)) * kFactor;
   }
 
   /// Of the longest run of `count` words.
@@ -191,15 +246,20 @@ class WordRuns {
   }
 
   int64_t characters(size_t first, size_t count) const {
+    if (is_ascii_) return std::ssize(run(first, count));
     return characters_[first + count] - characters_[first] +
            static_cast<int64_t>(separator_ * (count - 1));
   }
 
  private:
+  static constexpr size_t kCopied = 16;
+  static constexpr uint64_t kFactor = 0x9e3779b97f4a7c15;
+
   size_t separator_ = 0;
-  std::string joined_;
-  std::vector<size_t> begins_;
-  std::vector<int64_t> characters_;  // before each
+  bool is_ascii_ = false;
+  std::vector<char> joined_;         // and bytes after it
+  std::vector<size_t> begins_;       // and the end
+  std::vector<int64_t> characters_;  // before each; not of ASCII
 };
 
 class GopherRepetition : public Step {
@@ -226,14 +286,15 @@ class GopherRepetition : public Step {
                      {7, 0.13, "duplicated_7_n_grams"}, {8, 0.12, "duplicated_8_n_grams"},
                      {9, 0.11, "duplicated_9_n_grams"}, {10, 0.10, "duplicated_10_n_grams"}};
 
-    runs_.set(document.words(), " ");
+    runs_.set(document, true);
     int64_t most = runs_.words();
     for (const auto& rule : kTop) {
       // A run occurs no more often than a shorter one in it.
       if (ratio(most * runs_.most_characters(rule.words), characters) <= rule.most) continue;
+      if (ratio(bound_most_frequent(rule.words, most), characters) <= rule.most) continue;
       if (ratio(most_frequent(rule.words, most), characters) > rule.most) return rule.reason;
     }
-    runs_.set(document.words(), "");
+    runs_.set(document, false);
     find_repeated_beginnings(kRepeated[0].words);
     for (const auto& rule : kRepeated) {
       if (ratio(repeated_runs(rule.words), characters) > rule.most) return rule.reason;
@@ -242,6 +303,28 @@ class GopherRepetition : public Step {
   }
 
  private:
+  /// At least what most_frequent() answers, as of runs with equal keys. occurrences: lowered to at
+  /// least how often a run of `words` words occurs.
+  int64_t bound_most_frequent(size_t words, int64_t& occurrences) {
+    if (runs_.words() < words) return 0;
+    const size_t count = runs_.words() - words + 1;
+    const int bits = std::clamp(static_cast<int>(std::bit_width(count)), 6, 16);
+    occurrences_.assign(size_t{1} << bits, 0);
+    keys_.resize(count);
+    for (size_t i = 0; i < count; ++i) {
+      keys_[i] = runs_.key(i, words) >> (64 - bits);
+      ++occurrences_[keys_[i]];
+    }
+    int64_t most = 0, bound = 0;
+    for (size_t i = 0; i < count; ++i) {
+      const int64_t occurs = occurrences_[keys_[i]];
+      most = std::max(most, occurs);
+      bound = std::max(bound, occurs * runs_.characters(i, words));
+    }
+    occurrences = std::min(occurrences, most);
+    return bound;
+  }
+
   /// Characters of the run of `words` words that occurs most often, the first such one, times how
   /// often that is. occurrences: receives that number.
   int64_t most_frequent(size_t words, int64_t& occurrences) {
@@ -257,48 +340,48 @@ class GopherRepetition : public Step {
     return most == 0 ? 0 : most * runs_.characters(first, words);
   }
 
-  /// Marks the words at which runs of `fewest` words or more can begin that occur twice: those that
-  /// are not the only ones with so many bytes after them, and those of shorter runs.
+  /// Finds the words at which runs of `fewest` words or more can begin that occur twice: all that
+  /// are not the only ones with the same bytes after them, and those of shorter runs.
   void find_repeated_beginnings(size_t fewest) {
-    const size_t words = runs_.words();
-    may_repeat_.assign(words, false);
-    counts_.restart(words);
-    for (size_t i = 0; i + fewest <= words; ++i) {
-      if (runs_.run(i, fewest).size() < kBeginning) {
-        may_repeat_[i] = true;
-        continue;
-      }
-      const DigestCounts::Slot& slot = counts_.add(runs_.beginning(i, kBeginning), i);
-      if (slot.count == 1) continue;
-      may_repeat_[slot.first] = true;
-      may_repeat_[i] = true;
+    candidates_.clear();
+    if (runs_.words() < fewest) return;
+    const size_t count = runs_.words() - fewest + 1;
+    // Two bits for each key: whether it was seen, and whether it was again.
+    const int bits = std::clamp(static_cast<int>(std::bit_width(count)) + 3, 10, 26);
+    seen_.assign(size_t{2} << bits, false);
+    keys_.resize(count);
+    for (size_t i = 0; i < count; ++i) {
+      keys_[i] = 2 * (runs_.beginning_key(i) >> (64 - bits));
+      if (seen_[keys_[i]]) seen_[keys_[i] + 1] = true;
+      seen_[keys_[i]] = true;
     }
-    candidates_ = static_cast<size_t>(std::count(may_repeat_.begin(), may_repeat_.end(), true));
+    constexpr size_t kBeginning = 2 * kWord;
+    for (size_t i = 0; i < count; ++i) {
+      if (seen_[keys_[i] + 1] || runs_.run(i, fewest).size() < kBeginning) candidates_.push_back(i);
+    }
   }
 
   /// Characters of runs of `words` words that occurred before, which do not overlap.
   int64_t repeated_runs(size_t words) {
-    counts_.restart(candidates_);
+    counts_.restart(candidates_.size());
     int64_t characters = 0;
-    for (size_t i = 0; i + words <= runs_.words();) {
-      if (!may_repeat_[i]) {
-        ++i;
-        continue;
-      }
-      const bool is_repeated = counts_.add(runs_.run(i, words), i).count > 1;
-      if (is_repeated) characters += runs_.characters(i, words);
-      i += is_repeated ? words : 1;
+    size_t next = 0;
+    for (const size_t i : candidates_) {
+      if (i + words > runs_.words()) break;
+      if (i < next || counts_.add(runs_.run(i, words), i).count == 1) continue;
+      characters += runs_.characters(i, words);
+      next = i + words;
     }
     return characters;
   }
 
-  static constexpr size_t kBeginning = 16;  // bytes
-
   std::vector<std::string_view> parts_;
   DigestCounts counts_;
   WordRuns runs_;
-  std::vector<bool> may_repeat_;  // of each word
-  size_t candidates_ = 0;
+  std::vector<size_t> candidates_;  // words
+  std::vector<uint64_t> keys_;
+  std::vector<uint32_t> occurrences_;  // by key
+  std::vector<bool> seen_;
 };
 
 class GopherQuality : public Step {
@@ -306,6 +389,7 @@ class GopherQuality : public Step {
   Result<std::string_view> run(Document& document) override {
     const std::string_view text = document.text();
     const Words& words = document.words();
+    const bool is_plain = is_ascii(text);
     int64_t count = 0, characters = 0, with_letter = 0;
     for (const std::string_view word : words) {
       // Most words begin with a letter of ASCII, which is no punctuation.
@@ -313,7 +397,7 @@ class GopherQuality : public Step {
       with_letter += is_usual || any_has(word, kLetter) ? 1 : 0;
       if (!is_usual && all_have(word, kPunctuation | kTerminal)) continue;
       ++count;
-      characters += count_characters(word);
+      characters += is_plain ? std::ssize(word) : count_characters(word);
     }
     if (count < 50) return std::string_view("gopher_short_doc");
     if (count > 100'000) return std::string_view("gopher_long_doc");

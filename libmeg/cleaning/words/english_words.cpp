@@ -3,7 +3,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <array>
+#include <bitset>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -30,23 +30,24 @@ struct WordHash {
 /// Says quickly of most words that they are not among some words.
 class WordSieve {
  public:
-  void add(std::string_view word) { bits_[bit_of(word)] = true; }
+  void add(std::string_view word) { bits_.set(bit_of(word)); }
 
   /// word: not empty.
   bool may_have(std::string_view word) const { return bits_[bit_of(word)]; }
 
  private:
-  static constexpr int kBits = 14;
+  static constexpr int kBits = 16;
 
-  /// By the first and the last byte and the size.
+  /// By the first two bytes, the last one and the size.
   static size_t bit_of(std::string_view word) {
-    const auto key = static_cast<uint32_t>(static_cast<uint8_t>(word.front())) |
-                     static_cast<uint32_t>(static_cast<uint8_t>(word.back())) << 8U |
-                     static_cast<uint32_t>(word.size()) << 16U;
+    const auto byte = [word](size_t at) { return uint32_t{static_cast<uint8_t>(word[at])}; };
+    const size_t last = word.size() - 1;
+    const uint32_t key = byte(0) | byte(std::min<size_t>(1, last)) << 8U | byte(last) << 16U |
+                         static_cast<uint32_t>(word.size()) << 24U;
     return (key * 0x9e3779b1U) >> (32 - kBits);
   }
 
-  std::array<bool, size_t{1} << kBits> bits_{};
+  std::bitset<size_t{1} << kBits> bits_;
 };
 
 /// The words of the table: the lengths of the tokens they become.
