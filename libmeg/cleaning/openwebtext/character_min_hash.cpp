@@ -19,11 +19,6 @@ CharacterKernel kernel_of(InstructionSet set) {
   return character_hashes_portable;
 }
 
-void keep_distinct(std::vector<uint64_t>& shingles) {
-  std::sort(shingles.begin(), shingles.end());
-  shingles.erase(std::unique(shingles.begin(), shingles.end()), shingles.end());
-}
-
 }  // namespace
 
 void character_hashes_portable(std::span<const uint32_t> seeds, std::span<const uint64_t> shingles,
@@ -47,7 +42,6 @@ std::span<const int32_t> CharacterMinHasher::sign(std::string_view text) {
     shingle = shingle >> 8 | static_cast<uint64_t>(static_cast<unsigned char>(text[i])) << 32;
     if (i + 1 >= kShingleBytes) shingles_.push_back(shingle);
   }
-  keep_distinct(shingles_);
   std::fill(least_.begin(), least_.end(), -1);
   kernel_(seeds_, shingles_, least_);
   return least_;
@@ -64,7 +58,8 @@ std::span<const uint64_t> CharacterMinHasher::distinct_shingles(std::string_view
     }
     end += text::character_size(text[end]);
   }
-  keep_distinct(shingles_);
+  std::sort(shingles_.begin(), shingles_.end());
+  shingles_.erase(std::unique(shingles_.begin(), shingles_.end()), shingles_.end());
   return shingles_;
 }
 
