@@ -310,7 +310,7 @@ Status resolve_counts(const DataArgs& args, DataRun& run) {
       consumed > counts.samples[split_number(Split::kTrain)]) {
     run.notes.push_back(fmt::format(
         "`train_iters` with `step_batch_size_schedule`: as Megatron, asks the datasets for "
-        "{} samples, of which the run consumes {}; with --train-samples it asks for all",
+        "{} samples, of which the run consumes {}; with `train_samples` it asks for all",
         *counts.samples[split_number(Split::kTrain)], consumed));
   }
   return Status();

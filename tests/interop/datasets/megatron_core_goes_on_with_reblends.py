@@ -466,7 +466,6 @@ class Reblend(unittest.TestCase):
                 ("expected Megatron core", ["--new-blend", "1", self.path("a"), "--megatron-version", "v2.6"]),
                 ("expected Megatron core", ["--new-blend", "1", self.path("a"), "--megatron-version", "23.04"]),
                 ("expected Megatron core", ["--new-blend", "1", self.path("a"), "--megatron-version", "6ef5bdc"]),
-                ("--step-batch-size-schedule", ["--new-blend", "1", self.path("a"), "--step-batch-size-schedule", "0:8"]),
                 ("shuffled again", ["--new-blend", "1", self.path("a"), "--dataloader-type", "cyclic"]),
                 ("expected one of ", ["--new-blend", "1", self.path("a"), "--iteration", "3"])):
             done = self.run_program("reblend", "--consumed-samples", 20, "--new-data-cache-path", self.path("x"),
