@@ -9,6 +9,7 @@ until so many have passed. Exit status 77 (skipped) where one of the packages is
 import base64
 import itertools
 import json
+import os
 import random
 import sys
 import tempfile
@@ -18,7 +19,7 @@ from pathlib import Path
 from cjk_texts import cjk_corpus, is_assigned, texts_of_boundaries, untrained_values
 from compare_with_python import SKIPPED, byte_characters, encode_with_libmeg, random_text
 
-TEXTS = 500
+TEXTS = int(os.environ.get("MEG_TEXTS", "200"))  # random ones, for each tokenizer
 CORPUS = 40_000  # characters, so that more pages do not make more to train on
 CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 WHITESPACE = r"|\s*[\r\n]+|\s+(?!\S)|\s+"
