@@ -89,15 +89,6 @@ bool any_may_end_line(const char* at) {
   return ((word | below) & kHighBits) != 0;
 }
 
-bool is_ascii(std::string_view text) {
-  size_t at = 0;
-  for (; at + kWord <= text.size(); at += kWord) {
-    if ((load_word(text.data() + at) & kHighBits) != 0) return false;
-  }
-  return std::all_of(text.begin() + static_cast<std::ptrdiff_t>(at), text.end(),
-                     [](char c) { return (c & 0x80) == 0; });
-}
-
 /// str.splitlines()
 void split_lines(std::string_view text, std::vector<std::string_view>& lines) {
   lines.clear();
@@ -193,7 +184,7 @@ class WordRuns {
   void set(Document& document, bool has_spaces) {
     const Words& words = document.words();
     separator_ = has_spaces ? 1 : 0;
-    is_ascii_ = is_ascii(document.text());
+    is_ascii_ = text::is_ascii(document.text());
     const size_t most = document.text().size() + words.size() + kCopied;
     if (joined_.size() < most) joined_.resize(most * 2);
     begins_.resize(words.size() + 1);
@@ -389,7 +380,7 @@ class GopherQuality : public Step {
   Result<std::string_view> run(Document& document) override {
     const std::string_view text = document.text();
     const Words& words = document.words();
-    const bool is_plain = is_ascii(text);
+    const bool is_plain = text::is_ascii(text);
     int64_t count = 0, characters = 0, with_letter = 0;
     for (const std::string_view word : words) {
       // Most words begin with a letter of ASCII, which is no punctuation.

@@ -21,6 +21,10 @@
 namespace meg::cleaning {
 namespace {
 
+constexpr bool is_ascii_word(char c) {
+  return text::is_ascii_letter(c) || text::is_ascii_digit(c) || c == '_';
+}
+
 uint64_t digest(std::string_view text) { return XXH3_64bits(text.data(), text.size()); }
 
 /// Places of a text's characters.
@@ -67,9 +71,7 @@ void LowerWords::split(std::string_view text) {
   joined_.clear();
   begins_.clear();
   places_.clear();
-  const bool is_ascii =
-      std::all_of(text.begin(), text.end(), [](char c) { return (c & 0x80) == 0; });
-  if (is_ascii) {
+  if (text::is_ascii(text)) {
     lowered_.assign(text);
     for (char& c : lowered_) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
   } else {
@@ -80,12 +82,9 @@ void LowerWords::split(std::string_view text) {
   for (size_t at = 0; at < lowered.size();) {
     const char c = lowered[at];
     size_t size = 1;
-    bool is_word = text::is_ascii_letter(c) || text::is_ascii_digit(c) || c == '_';
+    bool is_word = is_ascii_word(c);
     if (is_word) {  // Most words are of ASCII.
-      const auto belongs = [](char next) {
-        return text::is_ascii_letter(next) || text::is_ascii_digit(next) || next == '_';
-      };
-      while (at + size < lowered.size() && belongs(lowered[at + size])) ++size;
+      while (at + size < lowered.size() && is_ascii_word(lowered[at + size])) ++size;
     } else if ((c & 0x80) != 0) {
       const text::DecodedCodePoint next = text::decode_code_point(lowered.substr(at));
       size = next.size;
@@ -161,9 +160,10 @@ void TestNgrams::add(const LowerWords& words, const DecontaminateOptions& option
   for (size_t i = 0; i + size <= words.size(); ++i) {
     const std::string_view ngram = words.run(i, size);
     if (ngrams_.size() * 2 >= slots_.size()) grow();
-    Slot& slot = slots_[slot_of(digest(ngram), ngram)];
+    const uint64_t key = digest(ngram);
+    Slot& slot = slots_[slot_of(key, ngram)];
     if (slot.number >= 0) continue;
-    slot = {.digest = digest(ngram), .number = std::ssize(ngrams_)};
+    slot = {.digest = key, .number = std::ssize(ngrams_)};
     ngrams_.push_back(
         std::string_view(text).substr(static_cast<size_t>(ngram.data() - begin), ngram.size()));
   }

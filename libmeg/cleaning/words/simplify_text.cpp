@@ -10,15 +10,12 @@
 #include "libmeg/cleaning/words/english_words.h"
 #include "libmeg/cleaning/words/internal/english_tables.h"
 #include "libmeg/preprocess/sentences/python_lower.h"
+#include "libmeg/text/ascii.h"
 #include "libmeg/text/python_text.h"
 #include "libmeg/text/utf8.h"
 
 namespace meg::cleaning {
 namespace {
-
-constexpr bool is_ascii(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](char c) { return (c & 0x80) == 0; });
-}
 
 /// Lower case, `0` for a run of digits, a space for what is no part of a word.
 constexpr std::array<char, 128> kAscii = [] {
@@ -31,18 +28,16 @@ constexpr std::array<char, 128> kAscii = [] {
   return map;
 }();
 
-constexpr bool is_ascii_digit(char c) { return c >= '0' && c <= '9'; }
-
 void simplify_ascii(std::string_view text, std::string& out) {
   for (size_t at = 0; at < text.size(); ++at) {
     const char c = kAscii[static_cast<unsigned char>(text[at])];
-    if (is_ascii_digit(c)) {
+    if (text::is_ascii_digit(c)) {
       const auto skip_digits = [&] {
-        while (at < text.size() && is_ascii_digit(text[at])) ++at;
+        while (at < text.size() && text::is_ascii_digit(text[at])) ++at;
       };
       skip_digits();
       const bool has_fraction = at + 1 < text.size() && (text[at] == '.' || text[at] == ',') &&
-                                is_ascii_digit(text[at + 1]);
+                                text::is_ascii_digit(text[at + 1]);
       if (has_fraction) ++at, skip_digits();
       --at;
       out += '0';
@@ -142,7 +137,7 @@ void simplify_unicode(std::string_view text, std::string& out) {
 
 void simplify_text(std::string_view text, std::string& out) {
   out.clear();
-  is_ascii(text) ? simplify_ascii(text, out) : simplify_unicode(text, out);
+  text::is_ascii(text) ? simplify_ascii(text, out) : simplify_unicode(text, out);
   const std::string_view stripped = text::python_strip(out);
   const auto begin = static_cast<size_t>(stripped.data() - out.data());
   if (stripped.empty()) return out.clear();
