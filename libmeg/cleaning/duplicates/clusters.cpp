@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-#include <utility>
 
 // Clusters are the trees of a forest; which document is a tree's root follows from the order of the
 // joins and the sizes of trees, and datatrove keeps the root, so that both are done as there.
@@ -21,38 +20,15 @@ void Clusters::add_facts(int64_t document, const DocumentFacts& facts) {
   ranks_.back() = rank;
 }
 
-void Clusters::begin(int64_t documents) {
-  const auto count = static_cast<size_t>(documents);
-  parents_.resize(count);
-  std::iota(parents_.begin(), parents_.end(), 0);
-  sizes_.assign(count, 1);
-}
-
-uint32_t Clusters::root(uint32_t document) {
-  uint32_t root = document;
-  while (parents_[root] != root) root = parents_[root];
-  while (parents_[document] != root) document = std::exchange(parents_[document], root);
-  return root;
-}
-
-void Clusters::join(uint32_t a, uint32_t b) {
-  a = root(a);
-  b = root(b);
-  if (a == b) return;
-  if (sizes_[a] < sizes_[b]) std::swap(a, b);
-  parents_[b] = a;
-  sizes_[a] += sizes_[b];
-}
-
 Clusters::Found Clusters::find() {
-  const auto count = static_cast<uint32_t>(parents_.size());
+  const auto count = sets_.count();
   // The document of each tree that stays, by its root.
   std::vector<uint32_t> kept(count);
   std::iota(kept.begin(), kept.end(), 0);
   if (kept_ != KeptDuplicate::kRoot) {
     std::vector<bool> is_chosen(count);
     for (uint32_t i = 0; i < count; ++i) {
-      const uint32_t tree = root(i);
+      const uint32_t tree = sets_.root(i);
       if (!is_chosen[tree] || rank(i) > rank(kept[tree])) kept[tree] = i;
       is_chosen[tree] = true;
     }
@@ -63,25 +39,26 @@ Clusters::Found Clusters::find() {
   std::vector<uint32_t> largest;  // roots
   const auto keep_largest = [&largest, this] {
     std::stable_sort(largest.begin(), largest.end(),
-                     [this](uint32_t a, uint32_t b) { return sizes_[a] > sizes_[b]; });
+                     [this](uint32_t a, uint32_t b) { return sets_.size(a) > sets_.size(b); });
     largest.resize(std::min(largest.size(), kReported));
   };
   for (uint32_t i = 0; i < count; ++i) {
-    const uint32_t tree = root(i);
+    const uint32_t tree = sets_.root(i);
     found.removed[i] = kept[tree] != i;
-    if (tree != i || sizes_[tree] < 2) continue;
+    if (tree != i || sets_.size(tree) < 2) continue;
     ++found.clusters;
     largest.push_back(tree);
     if (largest.size() >= 2 * kReported) keep_largest();
   }
   keep_largest();
   for (const uint32_t tree : largest) {
-    found.largest.push_back({.documents = sizes_[tree], .kept = kept[tree], .removed = kept[tree]});
+    found.largest.push_back(
+        {.documents = sets_.size(tree), .kept = kept[tree], .removed = kept[tree]});
   }
   size_t left = largest.size();  // whose first removed document was not met
   for (uint32_t i = 0; i < count && left > 0; ++i) {
     if (!found.removed[i]) continue;
-    const auto place = std::find(largest.begin(), largest.end(), root(i));
+    const auto place = std::find(largest.begin(), largest.end(), sets_.root(i));
     if (place == largest.end()) continue;
     Cluster& cluster = found.largest[static_cast<size_t>(place - largest.begin())];
     if (cluster.removed != cluster.kept) continue;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "libmeg/cleaning/clean.h"
+#include "libmeg/cleaning/duplicates/disjoint_sets.h"
 
 namespace meg::cleaning {
 
@@ -30,10 +31,10 @@ class Clusters {
   void add_facts(int64_t document, const DocumentFacts& facts);
 
   /// Once, before documents are joined. documents: at most 2^32 - 1.
-  void begin(int64_t documents);
+  void begin(int64_t documents) { sets_.grow(static_cast<uint32_t>(documents)); }
 
   /// The root of the larger tree stays one; of equal ones that of a.
-  void join(uint32_t a, uint32_t b);
+  void join(uint32_t a, uint32_t b) { sets_.join(a, b); }
 
   struct Cluster {
     int64_t documents = 0;
@@ -53,8 +54,6 @@ class Clusters {
   int64_t without_value() const { return without_value_; }
 
  private:
-  uint32_t root(uint32_t document);
-
   double rank(uint32_t document) const {
     return document < ranks_.size() ? ranks_[document] : kNoRank;
   }
@@ -64,7 +63,7 @@ class Clusters {
   KeptDuplicate kept_;
   std::vector<double> ranks_;  // the highest stays
   int64_t without_value_ = 0;
-  std::vector<uint32_t> parents_, sizes_;
+  DisjointSets sets_;
 };
 
 }  // namespace meg::cleaning

@@ -3,13 +3,13 @@
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <span>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "libmeg/cleaning/duplicates/disjoint_sets.h"
 #include "libmeg/io/atomic_file.h"
 #include "libmeg/preprocess/check_outputs.h"
 #include "libmeg/preprocess/read_texts.h"
@@ -51,7 +51,7 @@ Status read_objects(const std::string& path, ObjectVisitor::Take take,
   return preprocess::read_texts(reading, visitors, progress).status();
 }
 
-/// URLs that are joined, a tree for each group.
+/// URLs that are joined to groups.
 class UrlGroups {
  public:
   /// The number of a URL, counted as they appear.
@@ -59,8 +59,7 @@ class UrlGroups {
     const auto [place, is_new] = numbers_.try_emplace(url, static_cast<uint32_t>(urls_.size()));
     if (is_new) {
       urls_.push_back(&place->first);
-      parents_.push_back(place->second);
-      sizes_.push_back(1);
+      sets_.grow(place->second + 1);
       labels_.push_back(kNone);
     }
     return place->second;
@@ -71,17 +70,11 @@ class UrlGroups {
   void join(std::span<const uint32_t> urls) {
     int64_t label = kNone;
     for (const uint32_t url : urls) {
-      if (label == kNone) label = labels_[root(url)];
+      if (label == kNone) label = labels_[sets_.root(url)];
     }
     if (label == kNone) label = next_label_++;
-    uint32_t all = root(urls.front());
-    for (const uint32_t url : urls.subspan(1)) {
-      uint32_t other = root(url);
-      if (other == all) continue;
-      if (sizes_[all] < sizes_[other]) std::swap(all, other);
-      parents_[other] = all;
-      sizes_[all] += sizes_[other];
-    }
+    uint32_t all = sets_.root(urls.front());
+    for (const uint32_t url : urls.subspan(1)) all = sets_.join(all, url);
     labels_[all] = label;
   }
 
@@ -89,8 +82,8 @@ class UrlGroups {
   std::map<int64_t, std::vector<const std::string*>> groups() {
     std::map<int64_t, std::vector<const std::string*>> found;
     for (uint32_t url = 0; url < urls_.size(); ++url) {
-      const uint32_t tree = root(url);
-      if (sizes_[tree] > 1) found[labels_[tree]].push_back(urls_[url]);
+      const uint32_t tree = sets_.root(url);
+      if (sets_.size(tree) > 1) found[labels_[tree]].push_back(urls_[url]);
     }
     return found;
   }
@@ -98,16 +91,9 @@ class UrlGroups {
  private:
   static constexpr int64_t kNone = -1;
 
-  uint32_t root(uint32_t url) {
-    uint32_t root = url;
-    while (parents_[root] != root) root = parents_[root];
-    while (parents_[url] != root) url = std::exchange(parents_[url], root);
-    return root;
-  }
-
   std::unordered_map<std::string, uint32_t> numbers_;
   std::vector<const std::string*> urls_;
-  std::vector<uint32_t> parents_, sizes_;
+  DisjointSets sets_;
   std::vector<int64_t> labels_;  // of roots
   int64_t next_label_ = 0;
 };
