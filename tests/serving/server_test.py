@@ -458,6 +458,14 @@ class OpenAiRoutes(ServedTest):
         self.assertEqual(brackets[0], 200)
         self.expect_alive()
 
+    def test_a_wrong_prompt_of_several_is_named(self):
+        for prompts, words in (([[1, 2], [3, 10**6]], "prompt 1 must have ids from 0 to"),
+                               ([[1], [2], [5] * 1024], "prompt 2 has 1024 tokens: the model has 1024 positions"),
+                               ([5] * 1024, "prompt has 1024 tokens: the model has 1024 positions")):
+            self.refused(400, words, {"prompt": prompts}, "/v1/completions")
+        self.refused(400, "prompt 1 has 1024 tokens and max_tokens is 1: the model has 1024 positions",
+                     {"prompt": [[1], [5] * 1024], "max_tokens": 1}, "/v1/completions")
+
     def test_pages_of_others_and_other_types_are_refused(self):
         for path, right in ROUTES.items():
             self.refused(403, "does not answer to pages", right, path,

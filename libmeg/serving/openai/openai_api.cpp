@@ -12,6 +12,7 @@
 #include "libmeg/serving/internal/json_fields.h"
 #include "libmeg/serving/internal/text_jobs.h"
 #include "libmeg/serving/openai/internal/openai_answer.h"
+#include "libmeg/serving/openai/internal/openai_keys.h"
 #include "libmeg/text/printable.h"
 
 namespace meg::serving {
@@ -171,10 +172,11 @@ Result<HttpResponse> OpenAiApi::run(const HttpCall& call, const OpenAiOptions& o
   const uint64_t seed = options.seed ? *options.seed : jobs_.new_seed();
   GenerationJob job;
   int64_t entries = 0;
-  for (const std::vector<int32_t>& prompt : prompts) {
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    const std::vector<int32_t>& prompt = prompts[i];
     head.prompt_tokens += std::ssize(prompt);
     GenerationRequest text;
-    MEG_ASSIGN_OR_RETURN(text.tokens_to_generate, max_tokens(options, usual, prompt.size()));
+    MEG_ASSIGN_OR_RETURN(text.tokens_to_generate, max_tokens(options, usual, prompts, i));
     entries += options.n * (text.tokens_to_generate + std::ssize(prompt)) *
                (options.logprobs ? *options.logprobs + 1 : 0);
     text.prompt = prompt;
@@ -185,7 +187,7 @@ Result<HttpResponse> OpenAiApi::run(const HttpCall& call, const OpenAiOptions& o
     text.logit_bias = options.logit_bias;
     text.presence_penalty = options.presence_penalty;
     text.frequency_penalty = options.frequency_penalty;
-    for (int64_t i = 0; i < options.n; ++i) {
+    for (int64_t choice = 0; choice < options.n; ++choice) {
       text.sampling.seed = text_seed(seed, job.size());
       job.push_back(text);
     }
@@ -222,16 +224,20 @@ Result<HttpResponse> OpenAiApi::run(const HttpCall& call, const OpenAiOptions& o
 
 /// As many as are asked for, or `usual` unless the positions end before.
 Result<int64_t> OpenAiApi::max_tokens(const OpenAiOptions& options, int64_t usual,
-                                      size_t prompt) const {
-  const int64_t left = model_.positions - static_cast<int64_t>(prompt);
-  const int64_t wanted = options.max_tokens.value_or(
-      std::min({usual, rules_.max_tokens_to_generate, std::max<int64_t>(left, 1)}));
-  if (wanted <= left) return wanted;
+                                      std::span<const std::vector<int32_t>> prompts,
+                                      size_t index) const {
+  const int64_t left = model_.positions - std::ssize(prompts[index]);
+  if (!options.max_tokens && left > 0) {
+    return std::min({usual, rules_.max_tokens_to_generate, left});
+  }
+  if (options.max_tokens && *options.max_tokens <= left) return *options.max_tokens;
   return make_error(
       StatusCode::kOutOfRange,
-      "prompt has {} tokens and max_tokens is {}: the model has {} positions for both "
-      "(lm-eval: max_length={})",
-      prompt, wanted, model_.positions, model_.positions);
+      "{} has {} tokens{}: the model has {} positions for prompt and new tokens (lm-eval: "
+      "max_length={})",
+      prompt_name(prompts.size(), index), prompts[index].size(),
+      options.max_tokens ? fmt::format(" and max_tokens is {}", *options.max_tokens) : "",
+      model_.positions, model_.positions);
 }
 
 Result<std::vector<int32_t>> OpenAiApi::ids_of(const OpenAiPrompt& prompt) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -47,7 +48,8 @@ class OpenAiApi {
   Result<HttpResponse> chat(const HttpCall& call);
   Result<HttpResponse> run(const HttpCall& call, const OpenAiOptions& options, bool is_chat,
                            bool echo, std::vector<std::vector<int32_t>> prompts);
-  Result<int64_t> max_tokens(const OpenAiOptions& options, int64_t usual, size_t prompt) const;
+  Result<int64_t> max_tokens(const OpenAiOptions& options, int64_t usual,
+                             std::span<const std::vector<int32_t>> prompts, size_t index) const;
   Result<HttpResponse> models(const HttpCall& call);
   Result<HttpResponse> tokenize(const HttpCall& call);
   Result<HttpResponse> detokenize(const HttpCall& call);

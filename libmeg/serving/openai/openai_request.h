@@ -62,7 +62,7 @@ Result<CompletionRequest> read_completion_request(std::string_view body, const R
 Result<ChatRequest> read_chat_request(std::string_view body, const RequestRules& rules,
                                       int64_t vocab_size);
 
-/// The key that a message of the functions above begins with; empty without one.
-std::string_view key_of_message(std::string_view message);
+/// How messages call one of a request's prompts: `prompt`, or `prompt 3` (from 0) among several.
+std::string prompt_name(size_t prompts, size_t index);
 
 }  // namespace meg::serving
