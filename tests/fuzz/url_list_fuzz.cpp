@@ -23,7 +23,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto rules = meg::cleaning::UrlRules::read({.key = "",
                                                     .filters = {names.begin(), names.end()},
                                                     .blacklist = blacklist.path(),
-                                                    .patterns = patterns.path()});
+                                                    .patterns = patterns.path(),
+                                                    .groups = ""});
   if (!rules.has_value()) {
     MEG_FUZZ_CHECK(rules.error().code() == meg::StatusCode::kInvalidArgument);
     MEG_FUZZ_CHECK(rules.error().message().find('\n') == std::string::npos);

@@ -55,7 +55,9 @@ class CudaBackendTest : public testing::Test {
 
 /// Ends the process with what a model on a GPU is refused with.
 [[noreturn]] void tell_and_exit() {
-  const auto model = nn::GptModel::create(small_config(), {.device = at::kCUDA});
+  nn::GptOptions options;
+  options.device = at::kCUDA;
+  const auto model = nn::GptModel::create(small_config(), options);
   std::fprintf(stderr, "%s\n", model.status().message().c_str());
   std::_Exit(0);
 }
