@@ -13,7 +13,7 @@ import sys
 from server_process import ServerProcess
 
 SERVER = os.path.abspath(sys.argv[1])
-REQUESTS = int(sys.argv[2]) if len(sys.argv) > 2 else 1000
+REQUESTS = int(sys.argv[2]) if len(sys.argv) > 2 else 5000
 CLIENTS = 64
 ROUNDS = 10
 WORDS = "In the beginning God created the heaven and the earth : héllo wörld 字 \n".split(" ")
