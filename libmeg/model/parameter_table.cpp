@@ -201,9 +201,10 @@ std::optional<ParameterMatch> match_rule(const Rule& rule, std::string_view name
   found.spelling = name;
   // A group that took no part in the match has no data: such a name has no layer.
   if (count == 2 && groups[1].data() != nullptr) {
+    static const RE2 layer_number("([0-9]{1,9})");
     int64_t layer = 0;
     // A user's group may have matched anything; what is no layer's number is no match.
-    if (!RE2::FullMatch(groups[1], "([0-9]{1,9})", &layer)) return std::nullopt;
+    if (!RE2::FullMatch(groups[1], layer_number, &layer)) return std::nullopt;
     found.layer = layer;
     found.spelling.replace(static_cast<size_t>(groups[1].data() - name.data()), groups[1].size(),
                            kLayerNumber);
