@@ -102,7 +102,7 @@ def judge(util, folder):
     for source, between in itertools.product(FORMS, FORMS):
         ranks = os.path.join(folder, f"{source} {between}")
         convert(util, saved[source], ranks, "--target-optimizer", between)
-        for target in FORMS if between == source else (between,):
+        for target in FORMS:
             where = f"{source}, {between}, {target}"
             again = os.path.join(folder, where)
             convert(util, ranks, again, "--target-format", "torch_dist", "--target-optimizer", target)

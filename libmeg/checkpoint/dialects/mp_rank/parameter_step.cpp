@@ -50,13 +50,9 @@ Result<std::optional<PickleId>> add_group_step(const MegatronCheckpoint& checkpo
   const Opaque* step = step_of_parameters(checkpoint);
   if (step == nullptr) return std::optional<PickleId>();
   MEG_ASSIGN_OR_RETURN(const int64_t number, parameter_step(*step));
-  // A float comes from the groups of a distributed optimizer, which get it back as it was. Other
-  // steps become what Apex and Transformer Engine take.
-  const auto* value = dynamic_cast<const TorchValue*>(step);
-  const bool is_float =
-      value != nullptr && value->file()->graph().node(value->node()).kind == PickleKind::kFloat;
-  return std::optional(is_float ? graph->add_float(static_cast<double>(number))
-                                : graph->add_int(number));
+  // Megatron's distributed optimizer without Apex writes a float there, which is how a reader knows
+  // the step of torch's Adam from the int of Apex and Transformer Engine.
+  return std::optional(graph->add_float(static_cast<double>(number)));
 }
 
 }  // namespace meg::checkpoint

@@ -24,8 +24,9 @@ Result<int64_t> parameter_step(const Opaque& value);
 /// keep it in their groups.
 const Opaque* step_of_parameters(const MegatronCheckpoint& checkpoint);
 
-/// Adds that step to `graph` as the groups of a distributed optimizer have it, for a group without
-/// one: its bias correction would start again. nullopt if no parameter has a step.
+/// Adds that step to `graph` as the groups of a distributed optimizer have it, a float, for a group
+/// without one: its bias correction would start again. nullopt if no parameter has a step.
+/// Mirrors Megatron-LM megatron/core/optimizer/distrib_optimizer.py: state_dict.
 Result<std::optional<PickleId>> add_group_step(const MegatronCheckpoint& checkpoint,
                                                PickleGraph* graph);
 
