@@ -182,10 +182,12 @@ class ViewWriter {
     return {};
   }
 
-  /// By the ends of runs alone; what is in them is checked where it is written.
+  /// By the ends of runs alone; what is in them is checked where it is written. The system may map
+  /// what is between two ends nevertheless, as it maps a file in parts of up to 2 MiB.
   Status count() {
     return each_batch([&](const IndexedDataset& source, std::span<const Run> runs) -> Status {
-      for (const auto& [begin, end, sequences] : runs) {
+      for (const Run& run : runs) {
+        const auto& [begin, end, sequences] = run;
         const auto& [first, last] = sequences;
         if (first < 0 || first > last || last > source.sequence_count()) {
           return make_error(StatusCode::kCorruption,
@@ -194,6 +196,7 @@ class ViewWriter {
         }
         summary_.documents += end - begin;
         summary_.sequences += last - first;
+        release_documents(source, run);
       }
       return {};
     });
@@ -214,10 +217,15 @@ class ViewWriter {
   }
 
   /// Mapped pages count as memory; those of short runs may be used by the next ones.
+  static void release_documents(const IndexedDataset& source, const Run& run) {
+    if (run.end - run.begin < kRun) return;
+    source.idx().release(source.document_indices().bytes(run.begin, run.end));
+  }
+
   static void release(const IndexedDataset& source, const Run& run) {
+    release_documents(source, run);
     if (run.end - run.begin < kRun) return;
     const auto [first, last] = run.sequences;
-    source.idx().release(source.document_indices().bytes(run.begin, run.end));
     source.idx().release(source.sequence_lengths().bytes(first, last));
     source.idx().release(source.sequence_pointers().bytes(first, last));
   }
