@@ -209,7 +209,8 @@ Status write_marks(const Shares& shares, const std::vector<bool>& is_removed,
 }  // namespace
 
 Tick make_tick(const ProgressCallback& progress) {
-  return [&progress](int64_t signatures) -> Status {
+  return [&progress, mutex = std::make_shared<std::mutex>()](int64_t signatures) -> Status {
+    const std::lock_guard lock(*mutex);
     Progress now;
     now.documents = signatures;
     now.counted = "signatures";
@@ -255,11 +256,7 @@ Result<CleanSummary> write_bucket_pairs(const CleanOptions& options,
   }
   ThreadPool pool(std::min(options.workers, static_cast<int>(buckets.size())));
   const size_t memory = static_cast<size_t>(options.memory) / static_cast<size_t>(pool.threads());
-  std::mutex mutex;
-  const Tick tick = [&, unlocked = make_tick(progress)](int64_t signatures) {
-    const std::lock_guard lock(mutex);
-    return unlocked(signatures);
-  };
+  const Tick tick = make_tick(progress);
   std::vector<Status> statuses(buckets.size());
   std::vector<PairHead> heads(buckets.size());
   std::vector<std::optional<io::AtomicFile>> files(buckets.size());

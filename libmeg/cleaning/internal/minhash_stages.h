@@ -16,7 +16,8 @@ Result<CleanSummary> write_bucket_pairs(const CleanOptions& options,
 /// share which of its documents go.
 Result<CleanSummary> write_removed(const CleanOptions& options, const ProgressCallback& progress);
 
-/// Reports the signatures that were looked at, of one bucket after another; ends with kCancelled.
+/// Reports the signatures that were looked at, of one bucket after another, from any thread; ends
+/// with kCancelled. progress: must outlive the tick and its copies.
 Tick make_tick(const ProgressCallback& progress);
 
 /// Of documents among which none at the key that decides was a number.

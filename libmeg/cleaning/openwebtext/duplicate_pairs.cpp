@@ -6,7 +6,6 @@
 #include <compare>
 #include <limits>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -204,7 +203,8 @@ class BandSearch {
       size_t remaining = 0;
       bool is_alone = true;
       for (size_t other = 1; other < urls_.size(); ++other) {
-        MEG_RETURN_IF_ERROR(tick_(found_.compared));
+        constexpr int64_t kTickInterval = 1024;
+        if (found_.compared % kTickInterval == 0) MEG_RETURN_IF_ERROR(tick_(found_.compared));
         MEG_ASSIGN_OR_RETURN(const double similarity, similarity_of(first, urls_[other]));
         constexpr double kLeast = 0.5;
         if (similarity > kLeast) {
@@ -279,13 +279,7 @@ Result<DuplicatePairsSummary> find_duplicate_pairs(const DuplicatePairsOptions& 
     MEG_RETURN_IF_ERROR(read_input(options, input, corpus, summary, progress));
   }
   MEG_RETURN_IF_ERROR(corpus.shingle_writer.finish().status());
-  std::mutex mutex;
-  const Tick tick = [&, unlocked = make_tick(progress)](int64_t compared) -> Status {
-    constexpr int64_t kTickInterval = 1024;
-    if (compared % kTickInterval != 0) return {};
-    const std::lock_guard lock(mutex);
-    return unlocked(compared);
-  };
+  const Tick tick = make_tick(progress);
   std::vector<Status> statuses(corpus.bands.size());
   std::vector<BandPairs> found(corpus.bands.size());
   {
