@@ -269,10 +269,9 @@ std::span<const std::string_view> quality_rules();
 /// its text. A text that is a list of strings is a bad line.
 ///
 /// The bytes depend neither on the number of workers nor on chunk_bytes. Memory is bounded by
-/// workers x chunk, the longest line and `memory`; for near_duplicates add 12 bytes a document, 8
-/// more for kLongest, kHighest and kLowest, and 8 more for verify_jaccard. The output appears at
-/// the end; after an error nothing is left behind, unless the run can be resumed. Errors: as
-/// read_texts().
+/// workers x chunk, the longest line and `memory`, and a few bits for each document. The output
+/// appears at the end; after an error nothing is left behind, unless the run can be resumed.
+/// Errors: as read_texts().
 Result<CleanSummary> clean(const CleanOptions& options, const ProgressCallback& progress);
 
 }  // namespace meg::cleaning

@@ -2,21 +2,30 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <numeric>
+#include <string>
 #include <utility>
-#include <vector>
+
+#include "libmeg/base/result.h"
+#include "libmeg/cleaning/duplicates/spilling_array.h"
 
 namespace meg::cleaning {
 
-/// Numbers from 0 on that are joined to sets, each of which is a tree. Memory: 8 bytes a number.
+/// Numbers from 0 on that are joined to sets, each of which is a tree: 8 bytes a number.
 class DisjointSets {
  public:
+  /// Always in memory.
+  DisjointSets() = default;
+
+  /// path, bytes: of two SpillingArrays, each.
+  DisjointSets(const std::string& path, size_t bytes)
+      : parents_(path, bytes), sizes_(path, bytes) {}
+
   /// Makes the numbers below `count` sets of their own, but those that are there already.
-  void grow(uint32_t count) {
-    const auto before = static_cast<std::ptrdiff_t>(parents_.size());
-    parents_.resize(count);
-    std::iota(parents_.begin() + before, parents_.end(), static_cast<uint32_t>(before));
-    sizes_.resize(count, 1);
+  Status grow(uint32_t count) {
+    const uint32_t before = this->count();
+    MEG_RETURN_IF_ERROR(parents_.grow(count));
+    for (uint32_t i = before; i < count; ++i) parents_[i] = i;
+    return sizes_.grow(count, 1);
   }
 
   uint32_t count() const { return static_cast<uint32_t>(parents_.size()); }
@@ -44,7 +53,7 @@ class DisjointSets {
   }
 
  private:
-  std::vector<uint32_t> parents_, sizes_;  // those of roots count
+  SpillingArray<uint32_t> parents_, sizes_;  // those of roots count
 };
 
 }  // namespace meg::cleaning

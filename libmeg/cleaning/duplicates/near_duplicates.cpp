@@ -9,6 +9,9 @@
 
 namespace meg::cleaning {
 
+/// Of the memory, for each array of documents.
+constexpr size_t kArrayPart = 16;
+
 Status check_document_count(int64_t documents) {
   constexpr int64_t kMost = std::numeric_limits<uint32_t>::max();
   if (documents <= kMost) return {};
@@ -18,10 +21,14 @@ Status check_document_count(int64_t documents) {
 
 NearDuplicates::NearDuplicates(const std::string& path, size_t bytes, KeptDuplicate kept,
                                std::optional<double> verify_jaccard)
-    : path_(path), clusters_(kept), verify_jaccard_(verify_jaccard) {
+    : path_(path),
+      clusters_(kept, path + ".clusters", bytes / kArrayPart),
+      verify_jaccard_(verify_jaccard),
+      shingles_(path + ".shingle_ends", bytes / kArrayPart) {
   buckets_.reserve(kBucketCount);
+  const size_t left = bytes - (Clusters::kArrays + 1) * (bytes / kArrayPart);
   for (size_t i = 0; i < kBucketCount; ++i) {
-    buckets_.emplace_back(fmt::format("{}.bucket{:02}", path, i), bytes / kBucketCount);
+    buckets_.emplace_back(fmt::format("{}.bucket{:02}", path, i), left / kBucketCount);
   }
 }
 
@@ -29,7 +36,7 @@ Status NearDuplicates::add(const SignedDocument& document,
                            std::span<const uint64_t, kHashes> signature,
                            std::span<const uint64_t> shingles) {
   MEG_RETURN_IF_ERROR(check_document_count(document.document + 1));
-  clusters_.add_facts(document.document, document.facts);
+  MEG_RETURN_IF_ERROR(clusters_.add_facts(document.document, document.facts));
   if (verify_jaccard_) {
     if (!shingle_writer_) {
       MEG_ASSIGN_OR_RETURN(shingle_writer_, ShingleWriter::create(path_ + ".shingles"));
@@ -38,7 +45,7 @@ Status NearDuplicates::add(const SignedDocument& document,
       });
     }
     MEG_RETURN_IF_ERROR(shingle_writer_->add(shingles));
-    shingles_.add(document.document, shingles.size());
+    MEG_RETURN_IF_ERROR(shingles_.add(document.document, shingles.size()));
   }
   for (size_t i = 0; i < kBucketCount; ++i) {
     MEG_RETURN_IF_ERROR(
@@ -63,7 +70,7 @@ Result<NearDuplicates::Found> NearDuplicates::find(int64_t documents,
     MEG_RETURN_IF_ERROR(shingle_writer_->finish().status());
     verification.emplace(PairVerification{.shingles = shingles_, .least = *verify_jaccard_});
   }
-  clusters_.begin(documents);
+  MEG_RETURN_IF_ERROR(clusters_.begin(documents));
   const auto join = [this](uint32_t earlier, uint32_t later) {
     clusters_.join(earlier, later);
     return Status();
@@ -77,7 +84,7 @@ Result<NearDuplicates::Found> NearDuplicates::find(int64_t documents,
     found.pairs.candidates += pairs.candidates;
     found.pairs.joined += pairs.joined;
   }
-  found.clusters = clusters_.find();
+  MEG_ASSIGN_OR_RETURN(found.clusters, clusters_.find());
   found.without_value = clusters_.without_value();
   return found;
 }

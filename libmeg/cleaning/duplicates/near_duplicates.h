@@ -23,11 +23,11 @@ struct SignedDocument {
 };
 
 /// Finds documents that are nearly alike among many: those that have all 8 hashes of one of the 14
-/// buckets in common, and those that are so connected. Memory: that of the records of signatures,
-/// which is given, that of Clusters, and with verification that of ShingleSets.
+/// buckets in common, and those that are so connected.
 class NearDuplicates {
  public:
-  /// path: of temporary files. bytes: of memory for the records. verify_jaccard: see CleanOptions.
+  /// path: of temporary files. bytes: of memory; what exceeds it is in these files, and a bit for
+  /// each document beside it. verify_jaccard: see CleanOptions.
   NearDuplicates(const std::string& path, size_t bytes, KeptDuplicate kept,
                  std::optional<double> verify_jaccard);
   NearDuplicates(const NearDuplicates&) = delete;

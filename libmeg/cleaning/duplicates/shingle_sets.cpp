@@ -64,10 +64,10 @@ void ShingleSets::add_file(Read read) {
   files_.push_back({.first = shingles(), .read = std::move(read)});
 }
 
-void ShingleSets::add(int64_t document, uint64_t shingles) {
+Status ShingleSets::add(int64_t document, uint64_t shingles) {
   const uint64_t end = this->shingles();
-  ends_.resize(static_cast<size_t>(document), end);
-  ends_.push_back(end + shingles);
+  MEG_RETURN_IF_ERROR(ends_.grow(static_cast<size_t>(document), end));
+  return ends_.grow(static_cast<size_t>(document) + 1, end + shingles);
 }
 
 uint64_t ShingleSets::begin_of(uint32_t document) const {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "libmeg/base/result.h"
+#include "libmeg/cleaning/duplicates/spilling_array.h"
 #include "libmeg/io/atomic_file.h"
 #include "libmeg/io/file_descriptor.h"
 
@@ -38,9 +39,15 @@ class ShingleWriter {
 };
 
 /// The distinct shingles of numbered documents, in files: how much two documents have in common.
-/// Memory: 8 bytes a document.
+/// 8 bytes a document.
 class ShingleSets {
  public:
+  /// Always in memory.
+  ShingleSets() = default;
+
+  /// path, bytes: of a SpillingArray.
+  ShingleSets(const std::string& path, size_t bytes) : ends_(path, bytes) {}
+
   /// Reads bytes of a file at an offset.
   using Read = std::function<Result<size_t>(int64_t, std::span<std::byte>)>;
 
@@ -48,10 +55,10 @@ class ShingleSets {
   void add_file(Read read);
 
   /// In ascending order; documents that are left out have none.
-  void add(int64_t document, uint64_t shingles);
+  Status add(int64_t document, uint64_t shingles);
 
   /// Of all files so far.
-  uint64_t shingles() const { return ends_.empty() ? 0 : ends_.back(); }
+  uint64_t shingles() const { return ends_.size() == 0 ? 0 : ends_[ends_.size() - 1]; }
 
   /// How many shingles a document has.
   uint64_t size(uint32_t document) const { return end_of(document) - begin_of(document); }
@@ -76,7 +83,7 @@ class ShingleSets {
   uint64_t end_of(uint32_t document) const;
 
   std::vector<File> files_;
-  std::vector<uint64_t> ends_;  // of each document, in all files
+  SpillingArray<uint64_t> ends_;  // of each document, in all files
 };
 
 }  // namespace meg::cleaning

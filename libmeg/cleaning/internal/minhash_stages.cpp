@@ -81,9 +81,14 @@ std::string pair_path(const std::string& folder, size_t bucket) {
   return (std::filesystem::path(folder) / fmt::format("bucket{:02}.pairs", bucket)).string();
 }
 
-/// The shingles of all documents.
-Result<ShingleSets> open_shingles(const Shares& shares) {
-  ShingleSets sets;
+/// Of what has no name in the folder, for errors.
+std::string temporary_path(const std::string& folder) {
+  return (std::filesystem::path(folder) / "temporary").string();
+}
+
+/// The shingles of all documents. memory: for their places, in bytes.
+Result<ShingleSets> open_shingles(const Shares& shares, const std::string& folder, size_t memory) {
+  ShingleSets sets(temporary_path(folder), memory);
   for (size_t i = 0; i < shares.files.size(); ++i) {
     const std::string& path = shares.paths[i].shingles;
     MEG_ASSIGN_OR_RETURN(io::FileDescriptor opened, io::FileDescriptor::open_regular(path));
@@ -101,8 +106,7 @@ Result<ShingleSets> open_shingles(const Shares& shares) {
         shares.files[i].read_documents([&](const SignedDocument& document) -> Status {
           if (document.shingles > most - claimed) return wrong();
           claimed += document.shingles;
-          sets.add(shares.begins[i] + document.document, document.shingles);
-          return {};
+          return sets.add(shares.begins[i] + document.document, document.shingles);
         }));
     if (claimed * sizeof(uint64_t) != static_cast<uint64_t>(bytes)) return wrong();
   }
@@ -230,6 +234,7 @@ void warn_of_missing_values(const CleanOptions& options, int64_t documents, Clea
 Result<CleanSummary> write_bucket_pairs(const CleanOptions& options,
                                         const ProgressCallback& progress) {
   MEG_ASSIGN_OR_RETURN(const Shares shares, open_shares(options.minhash_folder));
+  auto memory = static_cast<size_t>(options.memory);
   ShingleSets shingles;
   std::optional<PairVerification> verification;
   if (options.verify_jaccard) {
@@ -238,7 +243,8 @@ Result<CleanSummary> write_bucket_pairs(const CleanOptions& options,
                         "{}: `verify_jaccard`: expected it with signatures, too",
                         options.minhash_folder);
     }
-    MEG_ASSIGN_OR_RETURN(shingles, open_shingles(shares));
+    MEG_ASSIGN_OR_RETURN(shingles, open_shingles(shares, options.minhash_folder, memory / 4));
+    memory -= memory / 4;
     verification.emplace(PairVerification{.shingles = shingles, .least = *options.verify_jaccard});
   }
   std::vector<size_t> buckets;
@@ -255,7 +261,7 @@ Result<CleanSummary> write_bucket_pairs(const CleanOptions& options,
     return summary;
   }
   ThreadPool pool(std::min(options.workers, static_cast<int>(buckets.size())));
-  const size_t memory = static_cast<size_t>(options.memory) / static_cast<size_t>(pool.threads());
+  const size_t share = memory / static_cast<size_t>(pool.threads());
   const Tick tick = make_tick(progress);
   std::vector<Status> statuses(buckets.size());
   std::vector<PairHead> heads(buckets.size());
@@ -263,7 +269,7 @@ Result<CleanSummary> write_bucket_pairs(const CleanOptions& options,
   for (size_t i = 0; i < buckets.size(); ++i) {
     heads[i].verified = options.verify_jaccard.value_or(0);
     pool.submit([&, i] {
-      statuses[i] = write_pairs(shares, buckets[i], memory, options.minhash_folder,
+      statuses[i] = write_pairs(shares, buckets[i], share, options.minhash_folder,
                                 verification ? &*verification : nullptr, tick, heads[i], files[i]);
     });
   }
@@ -288,18 +294,18 @@ Result<CleanSummary> write_removed(const CleanOptions& options, const ProgressCa
                       "{}: `keep_key`: expected the same key with signatures",
                       options.minhash_folder);
   }
-  Clusters clusters(options.kept_duplicate);
+  Clusters clusters(options.kept_duplicate, temporary_path(options.minhash_folder),
+                    static_cast<size_t>(options.memory) / Clusters::kArrays);
   if (Clusters::asks_for_facts(options.kept_duplicate)) {
     for (size_t i = 0; i < shares.files.size(); ++i) {
       const auto add = [&](const SignedDocument& document) -> Status {
-        clusters.add_facts(shares.begins[i] + document.document, document.facts);
-        return {};
+        return clusters.add_facts(shares.begins[i] + document.document, document.facts);
       };
       MEG_RETURN_IF_ERROR(shares.files[i].read_documents(add));
     }
   }
   CleanSummary summary = summary_of(shares);
-  clusters.begin(shares.documents);
+  MEG_RETURN_IF_ERROR(clusters.begin(shares.documents));
   double verified = 0;
   for (size_t i = 0; i < kBucketCount; ++i) {
     const std::string path = pair_path(options.minhash_folder, i);
@@ -315,7 +321,7 @@ Result<CleanSummary> write_removed(const CleanOptions& options, const ProgressCa
     summary.candidate_pairs += head.counts.candidates;
     summary.joined_pairs += head.counts.joined;
   }
-  const Clusters::Found found = clusters.find();
+  MEG_ASSIGN_OR_RETURN(const Clusters::Found found, clusters.find());
   summary.clusters = found.clusters;
   for (const Clusters::Cluster& cluster : found.largest) {
     summary.largest_clusters.push_back({.documents = cluster.documents, .kept = {}, .removed = {}});

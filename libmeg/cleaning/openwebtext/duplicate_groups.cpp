@@ -55,11 +55,11 @@ Status read_objects(const std::string& path, ObjectVisitor::Take take,
 class UrlGroups {
  public:
   /// The number of a URL, counted as they appear.
-  uint32_t add(const std::string& url) {
+  Result<uint32_t> add(const std::string& url) {
     const auto [place, is_new] = numbers_.try_emplace(url, static_cast<uint32_t>(urls_.size()));
     if (is_new) {
       urls_.push_back(&place->first);
-      sets_.grow(place->second + 1);
+      MEG_RETURN_IF_ERROR(sets_.grow(place->second + 1));
       labels_.push_back(kNone);
     }
     return place->second;
@@ -105,13 +105,14 @@ Status take_pairs(const Json& object, double least, UrlGroups& groups,
                           "byte 1: expected {URL: [{URL: similarity}, ...]}");
   urls.clear();
   for (const auto& [main, others] : object.items()) {
-    urls.push_back(groups.add(main));
+    MEG_ASSIGN_OR_RETURN(urls.emplace_back(), groups.add(main));
     if (!others.is_array()) return unexpected;
     for (const Json& pairs : others) {
       if (!pairs.is_object()) return unexpected;
       for (const auto& [other, similarity] : pairs.items()) {
         if (!similarity.is_number()) return unexpected;
-        if (similarity.get<double>() >= least) urls.push_back(groups.add(other));
+        if (similarity.get<double>() < least) continue;
+        MEG_ASSIGN_OR_RETURN(urls.emplace_back(), groups.add(other));
       }
     }
   }

@@ -116,7 +116,7 @@ class Signer : public preprocess::TextVisitor {
       }
       MEG_RETURN_IF_ERROR(corpus_.shingle_writer.add(all.subspan(shingle, sizes_[i])));
       shingle += sizes_[i];
-      corpus_.shingles.add(corpus_.text_count, sizes_[i]);
+      MEG_RETURN_IF_ERROR(corpus_.shingles.add(corpus_.text_count, sizes_[i]));
       corpus_.texts[place->second] = corpus_.text_count++;
       for (std::vector<Entry>& band : corpus_.bands) {
         band.push_back({.bucket = buckets_[bucket++], .url = place->second});
