@@ -33,7 +33,7 @@ NAMES = re.compile(r"\.(h|cpp|cu|cuh|py|sh|md|cmake)$|CMakeLists\.txt$")
 
 
 def git(*words):
-    done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, errors="replace")
     return done.stdout if done.returncode == 0 else None
 
 
