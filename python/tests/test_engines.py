@@ -1,5 +1,6 @@
-"""The examples of engines that run libmeg in many processes: their shards merge to the bytes of one process."""
+"""The examples of engines that run libmeg in many processes: together they do what one process does."""
 
+import json
 import os
 import subprocess
 import sys
@@ -16,10 +17,14 @@ VOCAB_FILE, MERGE_FILE = TESTDATA / "tokenizer/vocab.json", TESTDATA / "tokenize
 ENGLISH = TESTDATA / "quickstart/english.jsonl"
 
 
+def run(*arguments):
+    command = [sys.executable, *map(str, arguments)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout
+
+
 def run_example(name, *arguments):
-    command = [sys.executable, EXAMPLES / name, *arguments, VOCAB_FILE, MERGE_FILE]
-    run = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300)
-    assert run.returncode == 0, run.stdout
+    run(EXAMPLES / name, *arguments, VOCAB_FILE, MERGE_FILE)
 
 
 def check_bytes_of_one_process(prefix, whole):
@@ -39,6 +44,36 @@ def test_datatrove(tmp_path):
         (folder / f"part{part}.jsonl").write_bytes(b"".join(lines[25 * part : 25 * part + 25]))
     run_example("datatrove_preprocess.py", folder, tmp_path / "out")
     check_bytes_of_one_process(tmp_path / "out", tmp_path / "whole")
+
+
+def check_survivors_of_one_call(name, tmp_path):
+    """Of documents in four files, a third of which are an earlier one with a few words changed."""
+    texts = [json.loads(line)["text"] for line in ENGLISH.read_text().splitlines()]
+    for number in range(50):
+        texts.insert(2 * number + 1, texts[number].replace(" the ", " a ", 1))
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    for part in range(4):
+        lines = [json.dumps({"text": text, "id": i}) + "\n" for i, text in enumerate(texts) if i // 40 == part]
+        (folder / f"part{part}.jsonl").write_text("".join(lines))
+    output = tmp_path / "out"
+    output.mkdir()
+    run(EXAMPLES / name, folder, output, 3)
+    run("-m", "libmeg", "clean_dataset", "--near-duplicates", "--input", folder, "--output", tmp_path / "whole.jsonl")
+    whole = (tmp_path / "whole.jsonl").read_text()
+    assert 20 < len(whole.splitlines()) < len(texts)
+    found = [line for part in sorted(output.glob("*.jsonl")) for line in part.read_text().splitlines()]
+    assert sorted(found) == sorted(whole.splitlines())
+
+
+def test_near_duplicates_by_datatrove(tmp_path):
+    pytest.importorskip("datatrove")
+    check_survivors_of_one_call("datatrove_near_duplicates.py", tmp_path)
+
+
+def test_near_duplicates_by_ray(tmp_path):
+    pytest.importorskip("ray")
+    check_survivors_of_one_call("ray_near_duplicates.py", tmp_path)
 
 
 def test_ray(tmp_path):

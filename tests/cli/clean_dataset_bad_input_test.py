@@ -135,6 +135,24 @@ class BadInput(unittest.TestCase):
                 self.assertEqual(done.returncode, 0, done.stderr)
                 self.assertLess(time.monotonic() - begin, 60, f"{name} {step}")
 
+    def test_a_line_of_a_gigabyte_takes_its_own_memory(self):
+        """MEG_LONG_LINE gives another number of MiB."""
+        blocks = int(os.environ.get("MEG_LONG_LINE", 1000))
+        process = subprocess.Popen(self.command("--input", "-", "--workers", 1, "--max-chars", 10**6), stdin=subprocess.PIPE,
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        with process.stdin as pipe:
+            pipe.write(b'{"text": "a"}\n{"text": "')
+            for _ in range(blocks):
+                pipe.write(b"0123456 89abcdef" * 2**16)
+            pipe.write(b'"}\n{"text": "b"}\n')
+        with process.stderr:
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+            self.assertEqual(process.returncode, 0, process.stderr.read())
+        with open(self.path("out.jsonl")) as file:
+            self.assertEqual(file.read(), '{"text": "a"}\n{"text": "b"}\n')
+        self.assertLess(usage.ru_maxrss, (blocks * 3 // 2 + 200) * 1024)
+
     def test_one_bucket_with_all_documents_is_no_square(self):
         source = self.write("in.jsonl", '{"text": "one two three four five six seven"}\n' * 100_000)
         begin = time.monotonic()
