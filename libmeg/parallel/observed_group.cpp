@@ -35,6 +35,14 @@ class ObservedGroup : public ProcessGroup {
                     [&] { return group_->start_reduce_scatter(part, whole); });
   }
 
+  PendingWork start_all_to_all(at::Tensor received, std::vector<int64_t> received_rows,
+                               at::Tensor sent, std::vector<int64_t> sent_rows) override {
+    return observed("all-to-all", sent, [&] {
+      return group_->start_all_to_all(received, std::move(received_rows), sent,
+                                      std::move(sent_rows));
+    });
+  }
+
   PendingWork start_broadcast(at::Tensor tensor, int source) override {
     return observed("broadcast", tensor, [&] { return group_->start_broadcast(tensor, source); });
   }

@@ -43,14 +43,51 @@ Result<std::string> told(ProcessGroup& group, int source, const std::string& tex
   return std::string(static_cast<const char*>(letters.const_data_ptr()), letters.nbytes());
 }
 
-Status check_supported(const Mesh& mesh) {
-  for (const auto& [axis, field] : {std::pair(Axis::kContext, "`context_parallel_size`"),
-                                    std::pair(Axis::kExpert, "`expert_model_parallel_size`")}) {
-    if (mesh.size(axis) == 1) continue;
-    return make_error(StatusCode::kUnsupported, "{}: expected 1, found {}: not supported yet",
-                      field, mesh.size(axis));
+struct Meshes {
+  Mesh all, experts;
+};
+
+int& size_in(Mesh::Sizes& sizes, Axis axis) { return sizes[static_cast<size_t>(axis)]; }
+
+/// Experts have a numbering of their own, as in Megatron: their tensor-parallel and expert-parallel
+/// ranks come first, whatever ranks these are to the other layers.
+Result<Meshes> make_meshes(const LaunchEnvironment& environment, Mesh::Sizes sizes, RankOrder order,
+                           int expert_tensor_size) {
+  Mesh::Sizes of_experts = sizes;
+  const int tensor = size_in(sizes, Axis::kTensor);
+  if (expert_tensor_size != 0 && expert_tensor_size != 1 && expert_tensor_size != tensor) {
+    return make_error(StatusCode::kUnsupported,
+                      "`expert_tensor_parallel_size`: expected 1 or {}, the tensor parallel size, "
+                      "found {}: not supported yet",
+                      tensor, expert_tensor_size);
   }
-  return {};
+  if (expert_tensor_size != 0) size_in(of_experts, Axis::kTensor) = expert_tensor_size;
+  size_in(sizes, Axis::kExpert) = 1;
+  Meshes meshes;
+  MEG_ASSIGN_OR_RETURN(meshes.all,
+                       Mesh::create(sizes, environment.rank, environment.world_size, order));
+  if (meshes.all.size(Axis::kContext) != 1) {
+    return make_error(StatusCode::kUnsupported,
+                      "`context_parallel_size`: expected 1, found {}: not supported yet",
+                      meshes.all.size(Axis::kContext));
+  }
+  const int split = size_in(of_experts, Axis::kTensor);
+  const int most = meshes.all.size(Axis::kData) * tensor / split;
+  if (const int found = size_in(of_experts, Axis::kExpert); found < 1 || most % found != 0) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "`expert_model_parallel_size`: expected a divisor of {}, the data parallel "
+                      "size{}, found {}",
+                      most, split == tensor ? "" : " x the tensor parallel size", found);
+  }
+  // Counted again, as these are other copies.
+  size_in(of_experts, Axis::kData) = 0;
+  MEG_ASSIGN_OR_RETURN(meshes.experts,
+                       Mesh::create(of_experts, environment.rank, environment.world_size, order));
+  if (meshes.experts.group({Axis::kPipeline}) == meshes.all.group({Axis::kPipeline})) return meshes;
+  return make_error(StatusCode::kUnsupported,
+                    "`use_tp_pp_dp_mapping`: expected `expert_model_parallel_size` x "
+                    "`expert_tensor_parallel_size` {}, the tensor parallel size, found {} x {}",
+                    tensor, meshes.experts.size(Axis::kExpert), meshes.experts.size(Axis::kTensor));
 }
 
 }  // namespace
@@ -58,11 +95,12 @@ Status check_supported(const Mesh& mesh) {
 Result<ParallelState> ParallelState::connect(const LaunchEnvironment& environment,
                                              const Mesh::Sizes& sizes, RankOrder order,
                                              std::chrono::milliseconds timeout,
-                                             const DeviceOfRank& device) {
+                                             const DeviceOfRank& device, int expert_tensor_size) {
   ParallelState state;
-  MEG_ASSIGN_OR_RETURN(state.mesh_,
-                       Mesh::create(sizes, environment.rank, environment.world_size, order));
-  MEG_RETURN_IF_ERROR(check_supported(state.mesh_));
+  MEG_ASSIGN_OR_RETURN(const Meshes meshes,
+                       make_meshes(environment, sizes, order, expert_tensor_size));
+  state.mesh_ = meshes.all;
+  state.expert_mesh_ = meshes.experts;
   state.device_ = device.device;
   if (environment.world_size == 1) return state;
   MEG_ASSIGN_OR_RETURN(state.rendezvous_, Rendezvous::meet(environment, timeout));
@@ -75,6 +113,7 @@ Result<ParallelState> ParallelState::connect(const LaunchEnvironment& environmen
   if (device.device.is_cuda()) MEG_RETURN_IF_ERROR(rendezvous.use_nccl(device.on_lost));
   MEG_RETURN_IF_ERROR(join(rendezvous, "tensor", mesh.group({Axis::kTensor}), state.tensor_));
   MEG_RETURN_IF_ERROR(join(rendezvous, "data", mesh.group({Axis::kData}), state.data_));
+  MEG_RETURN_IF_ERROR(state.join_experts());
   MEG_RETURN_IF_ERROR(join(rendezvous, "pipeline", stages, state.pipeline_));
   // With two stages of several chunks, outputs and gradients go from the same rank to the same
   // rank. In one group they would have to be received in the order in which they were sent; a
@@ -91,6 +130,16 @@ Result<ParallelState> ParallelState::connect(const LaunchEnvironment& environmen
   // A rank that ended before others are connected to it would make them fail.
   MEG_RETURN_IF_ERROR(state.world_->barrier());
   return state;
+}
+
+Status ParallelState::join_experts() {
+  if (!divides_experts_apart()) {
+    take_groups_for_experts();
+    return {};
+  }
+  MEG_RETURN_IF_ERROR(
+      join(*rendezvous_, "experts", expert_mesh_.group({Axis::kTensor, Axis::kExpert}), experts_));
+  return join(*rendezvous_, "expert data", expert_mesh_.group({Axis::kData}), expert_data_);
 }
 
 Result<std::shared_ptr<ProcessGroup>> ParallelState::patient_world() const {
@@ -196,10 +245,13 @@ ParallelState ParallelState::observed(const CommunicationObserver& observer) con
                                     {"pipeline", &state.pipeline_},
                                     {"pipeline gradients", &state.pipeline_gradients_},
                                     {"model", &state.model_},
-                                    {"embedding", &state.embedding_}}) {
+                                    {"embedding", &state.embedding_},
+                                    {"experts", &state.experts_},
+                                    {"expert data", &state.expert_data_}}) {
     // Groups of one rank send nothing and are shared by all: there is nothing to observe.
     if ((*group)->size() > 1) *group = observed_group(*group, name, observer);
   }
+  if (!divides_experts_apart()) state.take_groups_for_experts();
   return state;
 }
 

@@ -39,15 +39,22 @@ class ParallelState {
 
   /// Meets all ranks of `environment`, waiting for them at most `timeout`, which is also the
   /// maximum wait of collective calls. Every rank calls it with the same sizes.
+  /// sizes: kExpert cuts the data-parallel ranks, and with a smaller expert_tensor_size also the
+  /// tensor-parallel ones. expert_tensor_size: ranks that split an expert, 1 or the tensor-parallel
+  /// size; 0: the latter.
   /// Errors: those of Mesh::create; kIoError with the missing ranks if they do not meet in time;
-  /// kUnsupported for context and expert parallelism, and for GPUs if libmeg was built without
-  /// NCCL; kInvalidArgument if two ranks have the same GPU or only some ranks have one.
+  /// kUnsupported for context parallelism, other sizes of experts, and for GPUs if libmeg was built
+  /// without NCCL; kInvalidArgument if two ranks have the same GPU or only some ranks have one.
   static Result<ParallelState> connect(const LaunchEnvironment& environment,
                                        const Mesh::Sizes& sizes, RankOrder order,
                                        std::chrono::milliseconds timeout,
-                                       const DeviceOfRank& device = {});
+                                       const DeviceOfRank& device = {}, int expert_tensor_size = 0);
 
+  /// The ranks as all layers but experts see them: kExpert is 1, kData all copies of a part.
   const Mesh& mesh() const { return mesh_; }
+
+  /// The same ranks as experts see them: kTensor are those that split an expert.
+  const Mesh& expert_mesh() const { return expert_mesh_; }
 
   at::Device device() const { return device_; }
 
@@ -57,6 +64,13 @@ class ParallelState {
   const std::shared_ptr<ProcessGroup>& tensor() const { return tensor_; }
 
   const std::shared_ptr<ProcessGroup>& data() const { return data_; }
+
+  /// The ranks that share the experts of a layer: expert-parallel ones, and those that split an
+  /// expert next to each other. tensor() unless divides_experts_apart().
+  const std::shared_ptr<ProcessGroup>& experts() const { return experts_; }
+
+  /// The ranks that have the same part of the same experts. data() unless divides_experts_apart().
+  const std::shared_ptr<ProcessGroup>& expert_data() const { return expert_data_; }
 
   /// The stages in their order.
   const std::shared_ptr<ProcessGroup>& pipeline() const { return pipeline_; }
@@ -100,6 +114,12 @@ class ParallelState {
   /// hosts the store ends last.
   Status end() const;
 
+  /// Whether experts are divided over other ranks than the other layers.
+  bool divides_experts_apart() const {
+    return expert_mesh_.size(Axis::kExpert) != 1 ||
+           expert_mesh_.size(Axis::kTensor) != mesh_.size(Axis::kTensor);
+  }
+
   bool is_first_stage() const { return mesh_.place(Axis::kPipeline) == 0; }
 
   bool is_last_stage() const {
@@ -107,15 +127,24 @@ class ParallelState {
   }
 
  private:
+  Status join_experts();
+
+  void take_groups_for_experts() {
+    experts_ = tensor_;
+    expert_data_ = data_;
+  }
+
   Status check_devices() const;
   Status check_own_gpu() const;
 
-  Mesh mesh_;
+  Mesh mesh_, expert_mesh_;
   at::Device device_ = at::kCPU;
   std::shared_ptr<Rendezvous> rendezvous_;  ///< Null if there is only one rank.
   std::shared_ptr<ProcessGroup> world_ = single_rank_group();
   std::shared_ptr<ProcessGroup> tensor_ = single_rank_group();
   std::shared_ptr<ProcessGroup> data_ = single_rank_group();
+  std::shared_ptr<ProcessGroup> experts_ = single_rank_group();
+  std::shared_ptr<ProcessGroup> expert_data_ = single_rank_group();
   std::shared_ptr<ProcessGroup> pipeline_ = single_rank_group();
   std::shared_ptr<ProcessGroup> pipeline_gradients_ = single_rank_group();
   std::shared_ptr<ProcessGroup> model_ = single_rank_group();

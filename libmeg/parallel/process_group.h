@@ -47,6 +47,11 @@ class ProcessGroup {
   /// which may be that part of `whole`; the rest of `whole` is undefined afterwards.
   virtual PendingWork start_reduce_scatter(at::Tensor part, at::Tensor whole) = 0;
 
+  /// Sends to each rank in turn its number of rows of `sent`, and receives from each in turn its
+  /// number of rows of `received`; the numbers sum to the tensors' rows.
+  virtual PendingWork start_all_to_all(at::Tensor received, std::vector<int64_t> received_rows,
+                                       at::Tensor sent, std::vector<int64_t> sent_rows) = 0;
+
   /// Copies `source`'s tensor to all ranks.
   virtual PendingWork start_broadcast(at::Tensor tensor, int source) = 0;
 
@@ -69,6 +74,13 @@ class ProcessGroup {
 
   Status reduce_scatter(at::Tensor part, at::Tensor whole) {
     return start_reduce_scatter(std::move(part), std::move(whole))->wait();
+  }
+
+  Status all_to_all(at::Tensor received, std::vector<int64_t> received_rows, at::Tensor sent,
+                    std::vector<int64_t> sent_rows) {
+    return start_all_to_all(std::move(received), std::move(received_rows), std::move(sent),
+                            std::move(sent_rows))
+        ->wait();
   }
 
   Status broadcast(at::Tensor tensor, int source) {

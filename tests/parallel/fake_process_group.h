@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "libmeg/parallel/process_group.h"
 
@@ -40,6 +41,19 @@ class FakeProcessGroup : public parallel::ProcessGroup {
   parallel::PendingWork start_reduce_scatter(at::Tensor part, at::Tensor whole) override {
     part.view(-1).copy_(whole.view({size_, -1})[rank_] * size_);
     return count("reduce_scatter", whole);
+  }
+
+  parallel::PendingWork start_all_to_all(at::Tensor received, std::vector<int64_t> received_rows,
+                                         at::Tensor sent, std::vector<int64_t> sent_rows) override {
+    int64_t begin = 0;
+    for (int rank = 0; rank < rank_; ++rank) begin += sent_rows[static_cast<size_t>(rank)];
+    const int64_t own = sent_rows[static_cast<size_t>(rank_)];
+    int64_t row = 0;
+    for (const int64_t rows : received_rows) {
+      received.narrow(0, row, rows).copy_(sent.narrow(0, begin, own));
+      row += rows;
+    }
+    return count("all_to_all", sent);
   }
 
   parallel::PendingWork start_broadcast(at::Tensor tensor, int /*source*/) override {

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include "libmeg/libtorch/torch_guard.h"
@@ -195,6 +196,91 @@ TEST(ProcessGroupTest, GroupsOfFourRanksDoNotMix) {
   }
   EXPECT_EQ(state.data()->size(), 1);
   EXPECT_EQ(state.embedding()->size(), 2);
+}
+
+TEST(ProcessGroupTest, RowsGoToTheRanksForWhichTheyAre) {
+  if (test::launched_ranks(2)) return;
+  const ParallelState state = connected({1, 1, 1, 0, 1});
+  ProcessGroup& group = state.world();
+  const int64_t rank = group.rank();
+  // By sender and receiver. Nobody sends anything in the last case, which is no reason to wait.
+  for (const auto& rows :
+       {std::array<std::array<int64_t, 2>, 2>{{{1, 2}, {3, 0}}}, {{{0, 5}, {0, 0}}}, {}}) {
+    const auto own = static_cast<size_t>(rank);
+    const std::vector<int64_t> sent = {rows[own][0], rows[own][1]};
+    const std::vector<int64_t> coming = {rows[0][own], rows[1][own]};
+    const at::Tensor received = at::empty({coming[0] + coming[1], 3}, at::kLong);
+    // Rows say who sends them to whom.
+    const auto expected = [](int64_t from, int64_t to, int64_t count) {
+      return at::full({count, 3}, 10 * from + to, at::kLong);
+    };
+    expect_ok(group.all_to_all(
+        received, coming, at::cat({expected(rank, 0, sent[0]), expected(rank, 1, sent[1])}), sent));
+    EXPECT_TRUE(
+        at::equal(received, at::cat({expected(0, rank, coming[0]), expected(1, rank, coming[1])})));
+  }
+}
+
+/// [tensor, 1, expert, 0, 1]
+ParallelState with_experts(int tensor, int expert, int expert_tensor) {
+  auto state = ParallelState::connect(*read_launch_environment(), {tensor, 1, expert, 0, 1},
+                                      RankOrder::kDataBeforePipeline, kTimeout, {}, expert_tensor);
+  EXPECT_TRUE(state.has_value()) << state.error().message();
+  return state.has_value() ? *std::move(state) : ParallelState();
+}
+
+std::vector<int64_t> members(ProcessGroup& group, int rank) {
+  const at::Tensor all = at::zeros({group.size()}, at::kLong);
+  expect_ok(group.all_gather(all, at::full({1}, rank, at::kLong)));
+  return {all.const_data_ptr<int64_t>(), all.const_data_ptr<int64_t>() + all.numel()};
+}
+
+// The groups of core_v0.16's initialize_model_parallel for these sizes.
+TEST(ProcessGroupTest, ExpertsHaveGroupsOfTheirOwn) {
+  if (test::launched_ranks(4)) return;
+  using Ranks = std::vector<int64_t>;
+
+  struct Case {
+    int tensor, expert, expert_tensor;
+    std::array<Ranks, 4> experts, expert_data;  // of each rank
+  };
+
+  const Ranks first = {0, 1}, last = {2, 3}, even = {0, 2}, odd = {1, 3}, all = {0, 1, 2, 3};
+  const auto alone = [](int64_t rank) { return Ranks{rank}; };
+  int runs = 0;
+  for (const Case& of :
+       {Case{1, 2, 0, {first, first, last, last}, {even, odd, even, odd}},
+        Case{2, 2, 2, {all, all, all, all}, {alone(0), alone(1), alone(2), alone(3)}},
+        Case{2, 2, 1, {first, first, last, last}, {even, odd, even, odd}},
+        Case{2, 1, 0, {first, first, last, last}, {even, odd, even, odd}},
+        Case{2, 1, 1, {alone(0), alone(1), alone(2), alone(3)}, {all, all, all, all}}}) {
+    ::setenv("TORCHELASTIC_RESTART_COUNT", std::to_string(runs++).c_str(), /*overwrite=*/1);
+    const ParallelState state = with_experts(of.tensor, of.expert, of.expert_tensor);
+    const int rank = state.mesh().rank();
+    EXPECT_EQ(state.data()->size(), 4 / of.tensor);
+    EXPECT_EQ(members(*state.experts(), rank), of.experts[static_cast<size_t>(rank)]);
+    EXPECT_EQ(members(*state.expert_data(), rank), of.expert_data[static_cast<size_t>(rank)]);
+  }
+}
+
+TEST(ParallelStateTest, RefusesSizesOfExpertsThatRanksCannotHave) {
+  LaunchEnvironment environment;
+  environment.world_size = 4;
+  const auto message = [&](Mesh::Sizes sizes, RankOrder order, int expert_tensor) {
+    const auto state =
+        ParallelState::connect(environment, sizes, order, kTimeout, {}, expert_tensor);
+    return state.has_value() ? std::string("none") : std::string(state.error().message());
+  };
+  constexpr auto kOrder = RankOrder::kDataBeforePipeline;
+  EXPECT_THAT(message({1, 1, 3, 0, 1}, kOrder, 0),
+              HasSubstr("`expert_model_parallel_size`: expected a divisor of 4, the data parallel "
+                        "size, found 3"));
+  EXPECT_THAT(message({2, 1, 4, 0, 1}, kOrder, 2), HasSubstr("expected a divisor of 2"));
+  EXPECT_THAT(message({4, 1, 1, 0, 1}, kOrder, 2),
+              HasSubstr("`expert_tensor_parallel_size`: expected 1 or 4, the tensor parallel size, "
+                        "found 2"));
+  EXPECT_THAT(message({1, 1, 2, 0, 2}, RankOrder::kPipelineBeforeData, 0),
+              HasSubstr("`use_tp_pp_dp_mapping`"));
 }
 
 TEST(ProcessGroupTest, RankThatIsGoneIsAnErrorOfTheOthers) {

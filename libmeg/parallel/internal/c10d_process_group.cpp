@@ -152,6 +152,13 @@ class C10dProcessGroup : public ProcessGroup {
     });
   }
 
+  PendingWork start_all_to_all(at::Tensor received, std::vector<int64_t> received_rows,
+                               at::Tensor sent, std::vector<int64_t> sent_rows) override {
+    return begin("all-to-all", sent, [&] {
+      return backend_of(sent).alltoall_base(received, sent, received_rows, sent_rows);
+    });
+  }
+
   PendingWork start_broadcast(at::Tensor tensor, int source) override {
     return begin("broadcast", tensor, [&] {
       std::vector<at::Tensor> tensors = {tensor};
