@@ -42,6 +42,18 @@ struct ParallelSizes {
   int64_t pipeline_model_parallel_size = 1;
   int64_t virtual_pipeline_model_parallel_size = 1;  ///< Chunks of a stage; 1: none.
   PipelineSplit split = {};
+  int64_t expert_model_parallel_size = 1;  ///< Ranks that share the experts of each layer.
+  /// Ranks that split an expert; nullopt: the tensor-parallel size.
+  std::optional<int64_t> expert_tensor_parallel_size = std::nullopt;
+
+  int64_t expert_tensor_size() const {
+    return expert_tensor_parallel_size.value_or(tensor_model_parallel_size);
+  }
+
+  /// Ranks that split a parameter. is_expert: whether it is an expert's.
+  int64_t tensor_size_of(bool is_expert) const {
+    return is_expert ? expert_tensor_size() : tensor_model_parallel_size;
+  }
 };
 
 }  // namespace meg::model

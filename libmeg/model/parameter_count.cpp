@@ -124,9 +124,33 @@ struct RankModel {
   PipelineLayout layout;
 };
 
+/// Which experts a rank has, and how they are split.
+Status check_expert_sizes(const GptConfig& config, const ParallelSizes& sizes) {
+  const int64_t ranks = sizes.expert_model_parallel_size;
+  if (!config.num_experts.has_value()) {
+    if (ranks == 1) return {};
+    return make_error(StatusCode::kInvalidArgument,
+                      "expert_model_parallel_size {}: expected num_experts with it, found none",
+                      ranks);
+  }
+  if (ranks < 1 || *config.num_experts % ranks != 0) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "expert_model_parallel_size: expected a divisor of the {} experts "
+                      "(num_experts), found {}",
+                      *config.num_experts, ranks);
+  }
+  const int64_t split = sizes.expert_tensor_size();
+  if (split > 0 && config.moe_ffn_hidden_size % split == 0) return {};
+  return make_error(StatusCode::kInvalidArgument,
+                    "expert_tensor_parallel_size: expected a divisor of moe_ffn_hidden_size {}, "
+                    "found {}",
+                    config.moe_ffn_hidden_size, split);
+}
+
 Result<RankModel> rank_model(const GptConfig& config, const ParallelSizes& sizes,
-                             int64_t pipeline_rank) {
+                             int64_t pipeline_rank, int64_t expert_rank = 0) {
   MEG_RETURN_IF_ERROR(config.check_tensor_parallel_size(sizes.tensor_model_parallel_size));
+  MEG_RETURN_IF_ERROR(check_expert_sizes(config, sizes));
   MEG_ASSIGN_OR_RETURN(PipelineLayout layout, PipelineLayout::create(config.num_layers, sizes));
   if (pipeline_rank < 0 || pipeline_rank >= sizes.pipeline_model_parallel_size) {
     return make_error(StatusCode::kInvalidArgument, "pipeline rank: expected 0 to {}, found {}",
@@ -134,10 +158,16 @@ Result<RankModel> rank_model(const GptConfig& config, const ParallelSizes& sizes
   }
   MEG_ASSIGN_OR_RETURN(std::vector<ModelParameter> parameters,
                        model_parameters(config, sizes.pipeline_model_parallel_size > 1));
+  const int64_t share = config.num_experts.value_or(0) / sizes.expert_model_parallel_size;
+  std::erase_if(parameters, [&](const ModelParameter& parameter) {
+    const std::optional<ExpertName> name = parse_expert_name(parameter.canonical);
+    return name.has_value() && name->expert / share != expert_rank;
+  });
   for (ModelParameter& parameter : parameters) {
+    const bool is_expert = parse_expert_name(parameter.canonical).has_value();
     MEG_ASSIGN_OR_RETURN(parameter.shape,
                          shard_shape(parameter.partition, std::move(parameter.shape),
-                                     sizes.tensor_model_parallel_size));
+                                     sizes.tensor_size_of(is_expert)));
   }
   return RankModel{.parameters = std::move(parameters), .layout = std::move(layout)};
 }
@@ -198,8 +228,9 @@ Result<std::vector<ModelParameter>> model_parameters(const GptConfig& config, bo
 Result<std::vector<RankParameter>> rank_parameters(const GptConfig& config,
                                                    const ParallelSizes& sizes,
                                                    int64_t pipeline_rank, NameFamily family,
-                                                   const ParameterTable& table) {
-  MEG_ASSIGN_OR_RETURN(RankModel model, rank_model(config, sizes, pipeline_rank));
+                                                   const ParameterTable& table,
+                                                   int64_t expert_rank) {
+  MEG_ASSIGN_OR_RETURN(RankModel model, rank_model(config, sizes, pipeline_rank, expert_rank));
   std::vector<ModelParameter>& parameters = model.parameters;
   const PipelineLayout& layout = model.layout;
   const auto key = [&](const ModelParameter& parameter) {
@@ -220,6 +251,7 @@ Result<std::vector<RankParameter>> rank_parameters(const GptConfig& config,
       if (placement == Placement::kLayer) rank.layer = layer;
       rank.partition = parameter.partition;
       rank.shape = parameter.shape;
+      rank.is_expert = parse_expert_name(parameter.canonical).has_value();
       found.push_back(std::move(rank));
     }
   };

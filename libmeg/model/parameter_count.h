@@ -28,6 +28,7 @@ struct RankParameter {
   std::optional<int64_t> layer;  ///< Number in the whole model.
   Partition partition = Partition::kReplicated;
   std::vector<int64_t> shape;  ///< Shape of this rank's shard.
+  bool is_expert = false;      ///< Whether it is one of an expert.
 };
 
 /// Every parameter of the model, with those of a layer listed once. The tied copy of the embedding,
@@ -38,12 +39,14 @@ Result<std::vector<ModelParameter>> model_parameters(const GptConfig& config,
                                                      bool with_tied_copy = false);
 
 /// The parameters of tensor rank 0 (all are alike) of a pipeline stage, in the family's
-/// named_parameters() order. kInvalidArgument if the sizes cannot be divided, or there is no such
+/// named_parameters() order. expert_rank: among the expert-parallel ones, whose experts keep their
+/// numbers in the layer. kInvalidArgument if the sizes cannot be divided, or there is no such
 /// stage.
 Result<std::vector<RankParameter>> rank_parameters(const GptConfig& config,
                                                    const ParallelSizes& sizes,
                                                    int64_t pipeline_rank, NameFamily family,
-                                                   const ParameterTable& table);
+                                                   const ParameterTable& table,
+                                                   int64_t expert_rank = 0);
 
 /// A parameter of a pipeline stage, in the size that one of its tensor ranks holds.
 struct StageParameter {
@@ -57,8 +60,7 @@ Result<std::vector<StageParameter>> stage_parameters(const GptConfig& config,
                                                      int64_t pipeline_rank);
 
 /// Elements of these parameters: what Megatron prints as "number of parameters on (tensor,
-/// pipeline) model parallel rank (0, P)". With sizes of 1, the count of the whole model. A rank has
-/// all experts of its layers.
+/// pipeline) model parallel rank (0, P)". With sizes of 1, the count of the whole model.
 Result<int64_t> parameter_count(const GptConfig& config, const ParallelSizes& sizes = {},
                                 int64_t pipeline_rank = 0);
 
