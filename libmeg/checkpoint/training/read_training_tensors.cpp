@@ -13,6 +13,7 @@
 #include "libmeg/checkpoint/dialects/mp_rank/check_tied_copy.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/optimizer/flat_parameters.h"
 #include "libmeg/checkpoint/transfer/transfer_executor.h"
+#include "libmeg/model/expert_names.h"
 
 // Turns "this shard of this tensor into that memory" into transfers: each has the pieces of the
 // checkpoint that make up one logical tensor and the boxes of it that are wanted. Changing tensor-
@@ -69,18 +70,26 @@ class TensorsReader {
   }
 
  private:
+  /// This rank among those that split the parameter.
+  TensorParallelPlace place_of(const LogicalParameter& parameter) const {
+    const TensorParallelPlace all = {.rank = options_.tensor_rank,
+                                     .size = options_.tensor_model_parallel_size};
+    const bool is_expert = model::parse_expert_name(parameter.name).has_value();
+    return is_expert ? options_.of_experts.value_or(all) : all;
+  }
+
   Status add_transfer(const LogicalParameter& parameter, const LogicalTensor& source,
                       const TrainingTensorTarget& target) {
     // Says which types cannot be converted.
     MEG_RETURN_IF_ERROR(convert_floats(source.dtype, {}, target.dtype, {})
                             .with_prefix(parameter.name + " (" + source.kind + ")"));
-    const int64_t ranks = options_.tensor_model_parallel_size;
+    const auto [rank, ranks] = place_of(parameter);
     const model::ShardAxes& axes = parameter.axes;
     std::vector<int64_t> merged = axes.sizes;
     // The target's padded height, which may be more or fewer rows than the checkpoint's: see
     // source_extent below.
     if (parameter.partition == model::Partition::kVocabulary) merged[0] = target.shape[0] * ranks;
-    Box box = Box::shard(merged, axes.partition_axis, options_.tensor_rank, ranks);
+    Box box = Box::shard(merged, axes.partition_axis, rank, ranks);
     // The embedding and its tied copy, or shards of several ranks that one process holds, read the
     // same tensor: one transfer with several targets reads the file once.
     const auto [found, is_new] =
@@ -123,8 +132,8 @@ class TensorsReader {
         !target.shape.empty()) {
       whole[0] = target.shape[0] * options_.tensor_model_parallel_size;
     }
-    Result<std::vector<int64_t>> expected = model::shard_shape(
-        parameter.partition, std::move(whole), options_.tensor_model_parallel_size);
+    Result<std::vector<int64_t>> expected =
+        model::shard_shape(parameter.partition, std::move(whole), place_of(parameter).size);
     if (!expected.has_value()) return expected.error().with_prefix(target.name);
     if (*expected != target.shape) {
       return make_error(StatusCode::kInvalidArgument,

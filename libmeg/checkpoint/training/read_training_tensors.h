@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -21,9 +22,16 @@ struct TrainingTensorTarget {
   std::span<std::byte> bytes;     ///< The product of shape times dtype_size(dtype).
 };
 
+/// One of the ranks that split a parameter.
+struct TensorParallelPlace {
+  int64_t rank = 0, size = 1;
+};
+
 struct TrainingTensorOptions {
   /// Layout of the run that loads.
   int64_t tensor_model_parallel_size = 1, tensor_rank = 0;
+  /// Where others split experts.
+  std::optional<TensorParallelPlace> of_experts = std::nullopt;
   /// Reads fp32 masters instead of 16-bit weights if the target has another dtype, where rounding
   /// makes a difference. Set it to false if the run does not load the optimizer: it then starts
   /// from the weights, as Megatron does.
