@@ -245,11 +245,20 @@ Result<GptModel> GptModel::create(const model::GptConfig& config, const GptOptio
                       "num_query_groups: expected a multiple of {} tensor-parallel ranks, found {}",
                       part.tensor_parallel.size(), config.num_query_groups);
   }
-  if (config.num_experts.has_value() && part.tensor_parallel.size() > 1) {
-    return make_error(
-        StatusCode::kUnsupported,
-        "num_experts {}: expected 1 tensor-parallel rank, found {}: not supported yet",
-        *config.num_experts, part.tensor_parallel.size());
+  const int64_t sharing = part.sizes.expert_model_parallel_size * part.sizes.expert_tensor_size();
+  if (config.num_experts.has_value() && sharing != part.expert_parallel.size()) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "expert_model_parallel_size x expert_tensor_parallel_size: expected {}, the "
+                      "size of the group, found {}",
+                      part.expert_parallel.size(), sharing);
+  }
+  // Each rank would add it once; Megatron refuses it as well.
+  if (config.num_experts.has_value() && config.add_bias_linear &&
+      part.sizes.expert_tensor_size() > 1) {
+    return make_error(StatusCode::kUnsupported,
+                      "add_bias_linear: expected expert_tensor_parallel_size 1 with biases of "
+                      "experts, found {}",
+                      part.sizes.expert_tensor_size());
   }
   if (config.qk_layernorm_across_heads && part.tensor_parallel.size() > 1) {
     return make_error(StatusCode::kUnsupported,

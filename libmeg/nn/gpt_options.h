@@ -10,6 +10,7 @@
 #include "libmeg/model/gpt_config.h"
 #include "libmeg/model/parameter_count.h"
 #include "libmeg/model/theoretical_memory.h"
+#include "libmeg/nn/expert_parallel.h"
 #include "libmeg/nn/moe_options.h"
 #include "libmeg/nn/tensor_parallel.h"
 
@@ -116,6 +117,13 @@ struct ModelPart {
   int64_t chunk = 0;  ///< The virtual pipeline stage.
   /// The ranks that share this part, as many as `sizes` says.
   TensorParallel tensor_parallel = {};
+  /// The ranks that share its experts, as many as `sizes` says.
+  ExpertParallel expert_parallel = {};
+
+  /// This rank's number among those that split a parameter. is_expert: whether it is an expert's.
+  int64_t tensor_rank_of(bool is_expert) const {
+    return is_expert ? expert_parallel.tensor_rank() : tensor_rank;
+  }
 };
 
 /// "auto", "flash", "fused", "unfused", "local".

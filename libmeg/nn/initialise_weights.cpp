@@ -41,9 +41,9 @@ double standard_deviation(std::string_view name, const GptModel& model) {
 /// A whole matrix's first elements, in fp32 on the CPU.
 at::Tensor drawn_matrix(const GptParameter& parameter, const GptModel& model, uint64_t seed) {
   // Each matrix is drawn whole, on the CPU and from a generator of its own: so the model is the
-  // same whatever the tensor- and pipeline-parallel sizes and the device are.
+  // same whatever the parallel sizes and the device are.
   at::Generator generator = at::detail::createCPUGenerator(seed ^ name_hash(parameter.name));
-  const int64_t ranks = model.part().sizes.tensor_model_parallel_size;
+  const int64_t ranks = model.part().sizes.tensor_size_of(parameter.is_expert);
   at::Tensor drawn = at::empty(
       model::merged_shape(parameter.partition, parameter.tensor.sizes().vec(), ranks), at::kFloat);
   if (!model.options().init_method_xavier_uniform) {
@@ -56,7 +56,7 @@ at::Tensor drawn_matrix(const GptParameter& parameter, const GptModel& model, ui
 /// This rank's share of a whole matrix.
 at::Tensor own_part(const at::Tensor& whole, const GptParameter& parameter, const GptModel& model) {
   const ModelPart& part = model.part();
-  const int64_t ranks = part.sizes.tensor_model_parallel_size;
+  const int64_t ranks = part.sizes.tensor_size_of(parameter.is_expert);
   if (ranks == 1) return whole;
   const Result<model::ShardAxes> axes =
       model::shard_axes(parameter.partition, parameter.tensor.sizes().vec(), ranks, model.config(),
@@ -65,7 +65,7 @@ at::Tensor own_part(const at::Tensor& whole, const GptParameter& parameter, cons
   if (axes->partition_axis < 0) return whole;
   const int64_t share = axes->sizes[static_cast<size_t>(axes->partition_axis)] / ranks;
   return whole.view(axes->sizes)
-      .narrow(axes->partition_axis, part.tensor_rank * share, share)
+      .narrow(axes->partition_axis, part.tensor_rank_of(parameter.is_expert) * share, share)
       .reshape(parameter.tensor.sizes());
 }
 

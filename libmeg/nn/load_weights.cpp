@@ -38,7 +38,9 @@ ParametersByName by_name(const checkpoint::MegatronCheckpoint& checkpoint) {
 /// Whole models must have a place for every parameter.
 Status check_none_left(const checkpoint::MegatronCheckpoint& checkpoint, const GptModel& model) {
   const model::ParallelSizes& sizes = model.part().sizes;
-  if (sizes.pipeline_model_parallel_size * sizes.virtual_pipeline_model_parallel_size != 1) {
+  if (sizes.pipeline_model_parallel_size * sizes.virtual_pipeline_model_parallel_size *
+          sizes.expert_model_parallel_size !=
+      1) {
     return Status();
   }
   std::unordered_set<std::string_view> known;
@@ -67,9 +69,12 @@ class Loading {
  public:
   Loading(const checkpoint::MegatronCheckpoint& checkpoint, const ModelPart& part)
       : checkpoint_(checkpoint),
-        options_{.tensor_model_parallel_size = part.sizes.tensor_model_parallel_size,
-                 .tensor_rank = part.tensor_rank,
-                 .use_masters = false} {}
+        options_{
+            .tensor_model_parallel_size = part.sizes.tensor_model_parallel_size,
+            .tensor_rank = part.tensor_rank,
+            .of_experts = checkpoint::TensorParallelPlace{.rank = part.tensor_rank_of(true),
+                                                          .size = part.sizes.expert_tensor_size()},
+            .use_masters = false} {}
 
   Status add(const GptParameter& parameter) {
     const at::Tensor target = parameter.tensor.detach();

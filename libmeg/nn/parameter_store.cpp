@@ -14,9 +14,11 @@ Result<ParameterStore> ParameterStore::create(const model::GptConfig& config,
   MEG_ASSIGN_OR_RETURN(const model::ParameterTable table, model::ParameterTable::gpt());
   MEG_ASSIGN_OR_RETURN(
       std::vector<model::RankParameter> rows,
-      model::rank_parameters(config, part.sizes, part.pipeline_rank, options.family, table));
+      model::rank_parameters(config, part.sizes, part.pipeline_rank, options.family, table,
+                             part.expert_parallel.model_rank()));
   ParameterStore store;
   store.tensor_parallel_ = part.tensor_parallel;
+  store.expert_parallel_ = part.expert_parallel;
   MEG_RETURN_IF_ERROR(libtorch::torch_guard([&] {
     const auto tensor_options = at::dtype(options.params_dtype).device(options.device);
     for (model::RankParameter& row : rows) {
@@ -25,6 +27,7 @@ Result<ParameterStore> ParameterStore::create(const model::GptConfig& config,
       parameter.tensor = at::empty(row.shape, tensor_options).requires_grad_(true);
       parameter.partition = row.partition;
       parameter.weight_decay = model::has_weight_decay(row.name, row.shape.size());
+      parameter.is_expert = row.is_expert;
       parameter.name = std::move(row.name);
       store.places_.emplace(parameter.name, store.parameters_.size());
       store.parameters_.push_back(std::move(parameter));

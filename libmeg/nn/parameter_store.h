@@ -22,6 +22,7 @@ struct GptParameter {
   at::Tensor tensor;  ///< A leaf that requires a gradient, with this rank's shape.
   model::Partition partition = model::Partition::kReplicated;
   bool weight_decay = false;  ///< has_weight_decay
+  bool is_expert = false;     ///< Whether it is one of an expert.
 };
 
 /// The parameters of a part of a model, in the order of a family's named_parameters(). Modules hold
@@ -38,6 +39,9 @@ class ParameterStore {
   /// The ranks over which the parameters are divided.
   const TensorParallel& tensor_parallel() const { return tensor_parallel_; }
 
+  /// The ranks that share experts.
+  const ExpertParallel& expert_parallel() const { return expert_parallel_; }
+
   /// The tensor of a canonical name, with {} for `layer`'s number; undefined if there is none.
   at::Tensor find(std::string_view canonical, int64_t layer = 0) const;
 
@@ -47,6 +51,7 @@ class ParameterStore {
 
  private:
   TensorParallel tensor_parallel_;
+  ExpertParallel expert_parallel_;
   std::vector<GptParameter> parameters_;
   std::unordered_map<std::string, size_t> places_;  ///< Indices by name.
 };

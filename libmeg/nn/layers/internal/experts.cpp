@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include "libmeg/nn/layers/internal/token_dispatch.h"
 #include "libmeg/nn/operators/internal/linear_product.h"
 
 namespace meg::nn {
@@ -10,43 +11,31 @@ namespace meg::nn {
 Experts::Experts(const model::GptConfig& config, const GptOptions& options,
                  const ParameterStore& store, int64_t layer)
     : router_(config, options, store, layer),
+      num_experts_(*config.num_experts),
+      ranks_(store.expert_parallel()),
       shared_gate_(store.find("decoder.layers.{}.mlp.shared_experts.gate_weight", layer)) {
-  for (int64_t expert = 0; expert < *config.num_experts; ++expert) {
+  const int64_t share = num_experts_ / ranks_.model_size();
+  for (int64_t i = 0; i < share; ++i) {
     experts_.emplace_back(config, options, store,
-                          fmt::format("decoder.layers.{{}}.mlp.experts.local_experts.{}.", expert),
-                          layer);
+                          fmt::format("decoder.layers.{{}}.mlp.experts.local_experts.{}.",
+                                      ranks_.model_rank() * share + i),
+                          layer, /*ranks=*/TensorParallel());
   }
   if (!config.moe_shared_expert_intermediate_size.has_value()) return;
-  shared_expert_.emplace(config, options, store, "decoder.layers.{}.mlp.shared_experts.", layer);
+  shared_expert_.emplace(config, options, store, "decoder.layers.{}.mlp.shared_experts.", layer,
+                         store.tensor_parallel());
 }
 
 at::Tensor Experts::forward(const at::Tensor& hidden_states, const ForwardContext& context) const {
   const Routing routing = router_.forward(hidden_states, context);
-  const int64_t topk = routing.experts.size(1);
   const at::Tensor tokens = hidden_states.reshape({-1, hidden_states.size(-1)});
-  // Sorted by expert, so that each one's tokens are a matrix without gaps or padding. Stable: the
-  // result of a token does not depend on which others there are.
-  const at::Tensor flat = routing.experts.flatten();
-  const at::Tensor order = std::get<1>(at::sort(flat, /*stable=*/true, 0, /*descending=*/false));
-  const at::Tensor rows = order.floor_divide(topk);
-  const at::Tensor counts =
-      at::bincount(flat, {}, static_cast<int64_t>(experts_.size())).to(at::kCPU);
-  const at::Tensor sorted = tokens.index_select(0, rows);
-  std::vector<at::Tensor> outputs;
-  int64_t begin = 0;
-  for (size_t i = 0; i < experts_.size(); ++i) {
-    const int64_t count = counts[static_cast<int64_t>(i)].item<int64_t>();
+  const auto compute = [&](int64_t expert, const at::Tensor& rows) {
     // In training an expert without tokens takes part as well: its gradient is zero, not missing.
-    if (count > 0 || context.training) {
-      outputs.push_back(experts_[i].forward(sorted.narrow(0, begin, count)));
-    }
-    begin += count;
-  }
-  const at::Tensor weights =
-      routing.weights.flatten().index_select(0, order).unsqueeze(1).to(tokens.scalar_type());
-  at::Tensor sum = at::zeros_like(tokens, tokens.options().requires_grad(false))
-                       .index_add(0, rows, at::cat(outputs) * weights)
-                       .reshape(hidden_states.sizes());
+    const bool is_idle = rows.size(0) == 0 && !context.training;
+    return is_idle ? rows : experts_[static_cast<size_t>(expert)].forward(rows);
+  };
+  const at::Tensor sum = dispatch_all_to_all(tokens, routing, num_experts_, ranks_, compute)
+                             .reshape(hidden_states.sizes());
   if (!shared_expert_.has_value()) return sum;
   const at::Tensor shared = shared_expert_->forward(hidden_states);
   if (!shared_gate_.defined()) return sum + shared;

@@ -18,19 +18,17 @@ at::Tensor quick_gelu(const at::Tensor& x) { return x * at::sigmoid(1.702 * x); 
 }  // namespace
 
 Mlp::Mlp(const model::GptConfig& config, const GptOptions& options, const ParameterStore& store,
-         std::string_view stem, int64_t layer)
+         std::string_view stem, int64_t layer, const TensorParallel& ranks)
     : linear_fc1_(store.find(std::string(stem) + "linear_fc1.weight", layer),
-                  store.find(std::string(stem) + "linear_fc1.bias", layer),
-                  store.tensor_parallel()),
+                  store.find(std::string(stem) + "linear_fc1.bias", layer), ranks),
       linear_fc2_(store.find(std::string(stem) + "linear_fc2.weight", layer),
-                  store.find(std::string(stem) + "linear_fc2.bias", layer),
-                  store.tensor_parallel()),
+                  store.find(std::string(stem) + "linear_fc2.bias", layer), ranks),
       is_gated_(config.gated_linear_unit),
       quick_geglu_(options.quick_geglu),
       geglu_(options.geglu),
       squared_relu_(options.squared_relu),
       gelu_(options.gelu),
-      is_whole_(store.tensor_parallel().size() == 1) {}
+      is_whole_(ranks.size() == 1) {}
 
 at::Tensor Mlp::activate(const at::Tensor& hidden_states) const {
   if (is_gated_) {

@@ -14,9 +14,10 @@ namespace meg::nn {
 /// megatron/core/transformer/mlp.py.
 class Mlp {
  public:
-  /// stem: what the names of its parameters begin with, such as "decoder.layers.{}.mlp.".
+  /// stem: what the names of its parameters begin with, such as "decoder.layers.{}.mlp.". ranks:
+  /// those whose parts are put together around it; of an expert, its callers do that.
   Mlp(const model::GptConfig& config, const GptOptions& options, const ParameterStore& store,
-      std::string_view stem, int64_t layer);
+      std::string_view stem, int64_t layer, const TensorParallel& ranks);
 
   /// [b, s, h] -> [b, s, h]
   at::Tensor forward(const at::Tensor& hidden_states) const;

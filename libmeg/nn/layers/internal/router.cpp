@@ -6,6 +6,7 @@
 
 #include <limits>
 
+#include "libmeg/libtorch/torch_guard.h"
 #include "libmeg/nn/operators/internal/linear_product.h"
 
 namespace meg::nn {
@@ -44,7 +45,8 @@ Router::Router(const model::GptConfig& config, const GptOptions& options,
     : weight_(store.find("decoder.layers.{}.mlp.router.weight", layer)),
       options_(options.moe),
       num_experts_(*config.num_experts),
-      topk_(config.moe_router_topk) {}
+      topk_(config.moe_router_topk),
+      tensor_parallel_(store.tensor_parallel()) {}
 
 at::Tensor Router::logits(const at::Tensor& tokens) const {
   if (!options_.router_dtype.has_value()) return linear_product(tokens, weight_);
@@ -108,10 +110,14 @@ at::Tensor Router::balancing_loss(const BalancingLoss& loss, const at::Tensor& l
   const auto per_expert = [&](const at::Tensor& of_tokens) {
     return of_tokens.view({parts, -1, num_experts_}).sum(1);
   };
-  const auto tokens = static_cast<double>(logits.size(0) / parts);
+  const at::Tensor counts = per_expert(taken);
+  if (tensor_parallel_.splits_sequences()) {
+    libtorch::throw_if_error(tensor_parallel_.group->all_reduce(counts));
+  }
+  const auto tokens = static_cast<double>(logits.size(0) / parts * parts_of_sequences());
   const double scale = static_cast<double>(num_experts_) * loss.coefficient /
                        (static_cast<double>(topk_) * tokens * tokens) / static_cast<double>(parts);
-  return (per_expert(scores) * per_expert(taken)).sum() * scale;
+  return (per_expert(scores) * counts).sum() * scale;
 }
 
 Routing Router::forward(const at::Tensor& hidden_states, const ForwardContext& context) const {
@@ -119,8 +125,10 @@ Routing Router::forward(const at::Tensor& hidden_states, const ForwardContext& c
   at::Tensor logits = this->logits(hidden_states.reshape({-1, hidden_states.size(-1)}));
   const bool has_losses = context.training && c10::GradMode::is_enabled();
   if (has_losses && options_.z_loss_coeff.has_value()) {
-    const at::Tensor loss = at::logsumexp(logits, {-1}).square().mean() * *options_.z_loss_coeff;
-    context.auxiliary_losses->add("z_loss", loss.detach() / *options_.z_loss_coeff);
+    const double coefficient = *options_.z_loss_coeff;
+    const at::Tensor loss = at::logsumexp(logits, {-1}).square().mean() *
+                            (coefficient / static_cast<double>(parts_of_sequences()));
+    context.auxiliary_losses->add("z_loss", loss.detach() / coefficient);
     logits = AttachedLoss::apply(logits, loss, context.auxiliary_losses->scale);
   }
   Routing routing = route(logits);

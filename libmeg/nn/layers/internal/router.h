@@ -22,19 +22,27 @@ class Router {
          int64_t layer);
 
   /// [b, s, h] -> t = b s tokens. In training with gradients, the weights carry those of the
-  /// auxiliary losses.
+  /// auxiliary losses; where ranks have parts of the sequences, each has a part of the loss, which
+  /// depends on how often all of them chose an expert.
   Routing forward(const at::Tensor& hidden_states, const ForwardContext& context) const;
 
  private:
   at::Tensor logits(const at::Tensor& tokens) const;
   at::Tensor best_experts(const at::Tensor& scores) const;
   Routing route(const at::Tensor& logits) const;
+
+  /// Ranks that have different parts of the sequences.
+  int64_t parts_of_sequences() const {
+    return tensor_parallel_.splits_sequences() ? tensor_parallel_.size() : 1;
+  }
+
   at::Tensor balancing_loss(const BalancingLoss& loss, const at::Tensor& logits,
                             int64_t sequences) const;
 
   at::Tensor weight_;  ///< [experts, h]
   MoeOptions options_;
   int64_t num_experts_, topk_;
+  TensorParallel tensor_parallel_;
 };
 
 }  // namespace meg::nn

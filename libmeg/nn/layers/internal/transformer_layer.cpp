@@ -10,7 +10,7 @@ namespace {
 std::variant<Mlp, Experts> make_mlp(const model::GptConfig& config, const GptOptions& options,
                                     const ParameterStore& store, int64_t layer) {
   if (config.num_experts.has_value()) return Experts(config, options, store, layer);
-  return Mlp(config, options, store, "decoder.layers.{}.mlp.", layer);
+  return Mlp(config, options, store, "decoder.layers.{}.mlp.", layer, store.tensor_parallel());
 }
 
 }  // namespace
