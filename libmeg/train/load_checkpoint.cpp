@@ -77,10 +77,13 @@ class Readings {
 Status read_tensors(const checkpoint::MegatronCheckpoint& checkpoint, bool with_optimizer,
                     RunParts parts) {
   const nn::ModelPart& part = parts.model.part();
-  Readings readings(checkpoint,
-                    {.tensor_model_parallel_size = part.sizes.tensor_model_parallel_size,
-                     .tensor_rank = part.tensor_rank,
-                     .use_masters = with_optimizer});
+  Readings readings(
+      checkpoint,
+      {.tensor_model_parallel_size = part.sizes.tensor_model_parallel_size,
+       .tensor_rank = part.tensor_rank,
+       .of_experts = checkpoint::TensorParallelPlace{.rank = part.tensor_rank_of(true),
+                                                     .size = part.sizes.expert_tensor_size()},
+       .use_masters = with_optimizer});
   const auto parameters = parts.model.parameters();
   MEG_ASSIGN_OR_RETURN(const std::vector<Optimizer::ParameterState> states,
                        parts.optimizer.states());

@@ -205,9 +205,9 @@ Result<std::vector<Optimizer::ParameterState>> Optimizer::states() {
       }
       whole = at::empty({state_->layout.elements()}, part.options());
       for (const FlatLayout::Bucket& bucket : state_->layout.buckets()) {
-        MEG_RETURN_IF_ERROR(
-            state_->ranks.data()->all_gather(state_->layout.of_bucket(bucket, whole),
-                                             part.narrow(0, bucket.place, bucket.part_elements)));
+        MEG_RETURN_IF_ERROR(state_->copies_of(bucket).all_gather(
+            state_->layout.of_bucket(bucket, whole),
+            part.narrow(0, bucket.place, bucket.part_elements)));
       }
       return {};
     };

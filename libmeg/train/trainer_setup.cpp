@@ -101,7 +101,19 @@ Status Trainer::State::advised(Status status) const {
       memory->layers_activation_bytes / kMegabyte);
 }
 
+// What Megatron's MoELayer refuses in training: without it all tensor-parallel ranks would send the
+// same tokens to the experts.
+Status Trainer::State::check_experts() const {
+  const nn::ModelPart part = this->part();
+  if (!options.config.num_experts.has_value()) return {};
+  if (part.tensor_parallel.size() == 1 || part.tensor_parallel.sequence_parallel) return {};
+  return make_error(StatusCode::kInvalidArgument,
+                    "`num_experts` on {} tensor-parallel ranks: requires `sequence_parallel`",
+                    part.tensor_parallel.size());
+}
+
 Status Trainer::State::build_model() {
+  MEG_RETURN_IF_ERROR(check_experts());
   nn::GptOptions model_options = options.model;
   model_options.seed += kSeedStep * static_cast<uint64_t>(ranks.pipeline()->rank());
   nn::ModelPart part = this->part();
@@ -229,6 +241,20 @@ Status Trainer::State::check_same_data() const {
       ranks);
 }
 
+// Copies that share experts must compute as many micro-batches: an exchange of tokens waits for all
+// of them.
+Status Trainer::State::check_full_validation(const samples::GptDatasets& datasets) const {
+  if (!options.length.full_validation || !ranks.divides_experts_apart()) return {};
+  const auto& valid = datasets.splits[samples::split_number(samples::Split::kValid)];
+  const int64_t found = valid == nullptr ? 0 : valid->size();
+  const int64_t copies = ranks.data()->size();
+  if (found % copies == 0) return {};
+  return make_error(StatusCode::kUnsupported,
+                    "`full_validation`: expected as many samples on each of the {} data-parallel "
+                    "ranks, which share experts, found {} samples: not supported yet",
+                    copies, found);
+}
+
 Status Trainer::State::build_data() {
   print("> building train, validation, and test datasets ...");
   const auto& samples = options.data.samples;
@@ -239,6 +265,7 @@ Status Trainer::State::build_data() {
   MEG_ASSIGN_OR_RETURN(samples::GptDatasets datasets, samples::build_gpt_datasets(options.data));
   for (const std::string& note : datasets.notes) print("> " + note);
   MEG_RETURN_IF_ERROR(check_token_ids(datasets, options.config.padded_vocab_size));
+  MEG_RETURN_IF_ERROR(check_full_validation(datasets));
   // Copies to a GPU overlap with computing only from page-locked memory.
   print("> finished creating GPT datasets ...");
   if (options.model.device.is_cuda()) options.batches.memory = pinned_memory();

@@ -35,7 +35,8 @@ Result<logging::Losses> Trainer::State::take_auxiliary_losses(int64_t micro_batc
     losses.emplace_back(loss.log_name(), 0.0F);
   }
   if (losses.empty()) return losses;
-  // Each stage has those of its layers: they are summed over stages, and averaged over copies.
+  // Each stage has those of its layers, and each tensor-parallel rank those of its part of the
+  // sequences: they are summed over these, and averaged over copies.
   std::vector<double> sums(losses.size());
   MEG_RETURN_IF_ERROR(libtorch::torch_guard([&] {
     for (int64_t chunk = 0; chunk < model->size(); ++chunk) {
@@ -48,6 +49,7 @@ Result<logging::Losses> Trainer::State::take_auxiliary_losses(int64_t micro_batc
     return Status();
   }));
   MEG_ASSIGN_OR_RETURN(sums, parallel::gather(*ranks.pipeline(), std::move(sums)));
+  MEG_ASSIGN_OR_RETURN(sums, parallel::gather(*ranks.tensor(), std::move(sums)));
   MEG_ASSIGN_OR_RETURN(sums, parallel::gather(*ranks.data(), std::move(sums)));
   const double parts = static_cast<double>(options.config.num_layers * micro_batches) *
                        static_cast<double>(ranks.data()->size());

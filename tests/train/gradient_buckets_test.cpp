@@ -64,14 +64,21 @@ TEST(GradientBuckets, PartsOfALayoutHoldEveryElementOnce) {
   const nn::GptModel model = test::small_model(test::small_config(), {});
   const auto parameters = model.parameters();
   for (const int64_t parts : {1, 2, 3}) {
-    const FlatLayout layout(parameters, parts, bucket_ends(parameters, 500, is_embedding));
     std::vector<at::Tensor> times;
     for (const nn::GptParameter& parameter : parameters) {
       times.push_back(at::zeros({parameter.tensor.numel()}, at::kLong));
     }
     for (int64_t part = 0; part < parts; ++part) {
+      // The embedding is whole on one of the ranks, as an expert is that others do not have.
+      const FlatLayout layout(parameters, bucket_ends(parameters, 500, is_embedding),
+                              [&](const nn::GptParameter& parameter) {
+                                return is_embedding(parameter) && part == 0
+                                           ? FlatLayout::Division{}
+                                           : FlatLayout::Division{.parts = parts, .own = part};
+                              });
       const at::Tensor places = at::zeros({layout.part_elements()}, at::kLong);
-      for (const FlatLayout::Segment& segment : layout.segments(part)) {
+      for (const FlatLayout::Segment& segment : layout.segments()) {
+        if (is_embedding(parameters[segment.parameter]) && part > 0) continue;
         times[segment.parameter].narrow(0, segment.first, segment.count).add_(1);
         places.narrow(0, segment.place, segment.count).add_(1);
       }
@@ -89,7 +96,8 @@ TEST(GradientBuckets, AreReadyWhileTheLayersBeforeThemGoBackward) {
     options.recompute_granularity = recompute;
     nn::GptModel model = test::small_model(test::small_config(), options);
     const auto parameters = model.parameters();
-    const FlatLayout layout(parameters, 1, bucket_ends(parameters, 1, is_none));
+    const FlatLayout layout(parameters, bucket_ends(parameters, 1, is_none),
+                            [](const nn::GptParameter&) { return FlatLayout::Division{}; });
     ASSERT_EQ(layout.buckets().size(), parameters.size());
     std::vector<size_t> ready;
     GradientBuckets buckets(parameters, layout, [&](size_t bucket) {

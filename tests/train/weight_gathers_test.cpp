@@ -30,7 +30,8 @@ bool is_alone(const nn::GptParameter& /*parameter*/) { return true; }
 
 /// The buckets have one parameter each.
 FlatLayout layout_of(const ModelChunks& model) {
-  return FlatLayout(model.parameters(), 1, bucket_ends(model.parameters(), 1, is_alone));
+  return FlatLayout(model.parameters(), bucket_ends(model.parameters(), 1, is_alone),
+                    [](const nn::GptParameter&) { return FlatLayout::Division{}; });
 }
 
 /// waited(bucket): called when a forward pass waits.

@@ -13,12 +13,13 @@
 
 namespace meg::train {
 
-FlatLayout::FlatLayout(std::span<const nn::GptParameter> parameters, int64_t parts,
-                       std::span<const size_t> bucket_ends)
-    : parts_(parts) {
+FlatLayout::FlatLayout(std::span<const nn::GptParameter> parameters,
+                       std::span<const size_t> bucket_ends,
+                       const std::function<Division(const nn::GptParameter&)>& division) {
   size_t begin = 0;
   for (const size_t end : bucket_ends) {
-    const int64_t first = elements();
+    const int64_t first = elements_;
+    const Division divided = begin < end ? division(parameters[begin]) : Division{};
     int64_t padded = 0;
     while (places_.size() < end) {
       const at::Tensor& tensor = parameters[places_.size()].tensor;
@@ -29,21 +30,24 @@ FlatLayout::FlatLayout(std::span<const nn::GptParameter> parameters, int64_t par
     buckets_.push_back({.begin = begin,
                         .end = end,
                         .first = first,
-                        .part_elements = model::part_elements(padded, parts),
+                        .division = divided,
+                        .part_elements = model::part_elements(padded, divided.parts),
                         .place = part_elements_});
     part_elements_ += buckets_.back().part_elements;
+    elements_ += buckets_.back().part_elements * divided.parts;
     begin = end;
   }
 }
 
 at::Tensor FlatLayout::of_bucket(const Bucket& bucket, const at::Tensor& flat) const {
-  return flat.narrow(0, bucket.first, bucket.part_elements * parts_).view({parts_, -1});
+  const int64_t parts = bucket.division.parts;
+  return flat.narrow(0, bucket.first, bucket.part_elements * parts).view({parts, -1});
 }
 
-std::vector<FlatLayout::Segment> FlatLayout::segments(int64_t part) const {
+std::vector<FlatLayout::Segment> FlatLayout::segments() const {
   std::vector<Segment> segments;
   for (const Bucket& bucket : buckets_) {
-    const int64_t begin = bucket.first + part * bucket.part_elements;
+    const int64_t begin = bucket.first + bucket.division.own * bucket.part_elements;
     const int64_t end = begin + bucket.part_elements;
     for (size_t i = bucket.begin; i < bucket.end; ++i) {
       const Place& place = places_[i];

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -11,14 +12,22 @@
 namespace meg::train {
 
 /// The layout of one array with the elements of all parameters. The array consists of buckets, each
-/// of which is divided over the ranks in equal parts. A rank's part of the array is the
-/// concatenation of its parts of the buckets, which may begin and end inside parameters.
+/// of which is divided over ranks in equal parts, an expert's possibly over others than the rest. A
+/// rank's part of the array is the concatenation of its parts of the buckets, which may begin and
+/// end inside parameters.
 class FlatLayout {
  public:
+  /// How a bucket is divided.
+  struct Division {
+    int64_t parts = 1;
+    int64_t own = 0;  ///< This rank's part.
+  };
+
   /// Consecutive parameters, whose elements are sent together.
   struct Bucket {
     size_t begin = 0, end = 0;  ///< Parameters.
     int64_t first = 0;          ///< First element in the array.
+    Division division;
     int64_t part_elements = 0;
     int64_t place = 0;  ///< First element in a rank's part of the array.
   };
@@ -34,11 +43,11 @@ class FlatLayout {
   FlatLayout() = default;
 
   /// bucket_ends: for each bucket the end of its parameters, ascending; the last one is the number
-  /// of parameters.
-  FlatLayout(std::span<const nn::GptParameter> parameters, int64_t parts,
-             std::span<const size_t> bucket_ends);
+  /// of parameters. division: of the bucket that begins with a parameter.
+  FlatLayout(std::span<const nn::GptParameter> parameters, std::span<const size_t> bucket_ends,
+             const std::function<Division(const nn::GptParameter&)>& division);
 
-  int64_t elements() const { return part_elements_ * parts_; }
+  int64_t elements() const { return elements_; }
 
   /// Returns them in their order.
   std::span<const Bucket> buckets() const { return buckets_; }
@@ -49,8 +58,8 @@ class FlatLayout {
 
   int64_t part_elements() const { return part_elements_; }
 
-  /// Returns them in the order of the parameters.
-  std::vector<Segment> segments(int64_t part) const;
+  /// Those of this rank's part, in the order of the parameters.
+  std::vector<Segment> segments() const;
 
   /// Views of `flat`, which is as long as the array, in the shapes of the parameters.
   std::vector<at::Tensor> views(const at::Tensor& flat) const;
@@ -65,7 +74,7 @@ class FlatLayout {
   std::vector<Place> places_;
   std::vector<Bucket> buckets_;
   int64_t part_elements_ = 0;
-  int64_t parts_ = 1;
+  int64_t elements_ = 0;
 };
 
 /// One dense piece of memory with a tensor in the shape of each parameter, so that zeroing and

@@ -48,9 +48,13 @@ bool Optimizer::State::widens_gradients() const {
 
 void Optimizer::State::allocate() {
   const auto parameters = model.parameters();
-  const bool shares = options.use_distributed_optimizer && ranks.data()->size() > 1;
-  layout = FlatLayout(parameters, shares ? ranks.data()->size() : 1, ends_of_buckets());
-  segments = layout.segments(shares ? ranks.data()->rank() : 0);
+  const bool shares = options.use_distributed_optimizer && has_copies();
+  layout = FlatLayout(parameters, ends_of_buckets(), [&](const nn::GptParameter& parameter) {
+    const parallel::ProcessGroup& group = copies_of(parameter);
+    return shares ? FlatLayout::Division{.parts = group.size(), .own = group.rank()}
+                  : FlatLayout::Division{};
+  });
+  segments = layout.segments();
   if (shares) gather_weights_in_one_array();
   if (shares && options.overlap_param_gather) gathers.emplace(model, layout);
   if (overlaps_reduction()) {
@@ -118,9 +122,14 @@ void Optimizer::State::zero_gradients(bool stay) {
 // The norm counts each element of the model once. Replicated parameters (norms, biases of
 // row-parallel layers) are counted by the first tensor-parallel rank, a tied output layer by the
 // stage that has the embedding: Megatron's param_is_not_tensor_parallel_duplicate and
-// param_is_not_shared.
+// param_is_not_shared. Where ranks share experts, sums are taken over all ranks, and of copies the
+// first one counts.
 bool Optimizer::State::is_counted(const FlatLayout::Segment& segment) const {
   const nn::GptParameter& parameter = model.parameters()[segment.parameter];
+  if (ranks.divides_experts_apart()) {
+    if (!is_distributed() && copies_of(parameter).rank() != 0) return false;
+    if (parameter.is_expert) return true;
+  }
   const bool is_copy =
       parameter.partition == model::Partition::kReplicated && ranks.tensor()->rank() != 0;
   return !is_copy && parameter.name != model::kTiedCopyName;
@@ -160,6 +169,7 @@ kernels::GradientStatistics Optimizer::State::statistics(float scale) {
 
 /// Sums what the ranks found in their parts of the model, and of a distributed optimizer's shares.
 Status Optimizer::State::over_ranks(kernels::GradientStatistics& statistics) const {
+  if (ranks.divides_experts_apart()) return over_all_ranks(statistics);
   if (ranks.model()->size() == 1 && !is_distributed()) return {};
   // fp64, as the sum of squares of fp32 may exceed fp32's range; the number of zeros is exact up to
   // 2^53.
@@ -171,6 +181,17 @@ Status Optimizer::State::over_ranks(kernels::GradientStatistics& statistics) con
   const at::Tensor total = there.cpu();
   statistics.sum_of_squares = total[0].item<double>();
   statistics.num_zeros = total[1].item<int64_t>();
+  return {};
+}
+
+/// Experts and other parameters have copies on different ranks: each rank has left out what another
+/// one counts.
+Status Optimizer::State::over_all_ranks(kernels::GradientStatistics& statistics) const {
+  const at::Tensor sums = at::tensor(
+      {statistics.sum_of_squares, static_cast<double>(statistics.num_zeros)}, at::kDouble);
+  MEG_RETURN_IF_ERROR(ranks.world().all_reduce(sums));
+  statistics.sum_of_squares = sums[0].item<double>();
+  statistics.num_zeros = sums[1].item<int64_t>();
   return {};
 }
 

@@ -58,13 +58,24 @@ struct Optimizer::State {
 
   bool is_distributed() const { return weights.defined(); }
 
+  /// The ranks that have copies of a parameter.
+  parallel::ProcessGroup& copies_of(const nn::GptParameter& parameter) const {
+    return parameter.is_expert ? *ranks.expert_data() : *ranks.data();
+  }
+
+  /// The same for a bucket, whose parameters are all experts' or none where experts have others.
+  parallel::ProcessGroup& copies_of(const FlatLayout::Bucket& bucket) const {
+    return copies_of(model.parameters()[bucket.begin]);
+  }
+
+  /// Whether some of this rank's parameters are copies of those of other ranks.
+  bool has_copies() const { return ranks.data()->size() > 1 || ranks.expert_data()->size() > 1; }
+
   at::TensorOptions tensor_options(at::ScalarType type) const {
     return at::dtype(type).device(model.options().device);
   }
 
-  bool overlaps_reduction() const {
-    return options.overlap_grad_reduce && ranks.data()->size() > 1;
-  }
+  bool overlaps_reduction() const { return options.overlap_grad_reduce && has_copies(); }
 
   bool widens_gradients() const;
   void zero_gradients(bool stay);
@@ -73,12 +84,14 @@ struct Optimizer::State {
   std::vector<kernels::GradientTensor> gradient_tensors(const Segments& of) const;
   kernels::GradientStatistics statistics(float scale);
   Status over_ranks(kernels::GradientStatistics& statistics) const;
+  Status over_all_ranks(kernels::GradientStatistics& statistics) const;
   Status refuse_not_finite(bool found_here);
   void allocate();
   void gather_weights_in_one_array();
   std::vector<kernels::AdamTensor> adam_tensors() const;
   MultiTensor normed_parameters() const;
   std::vector<size_t> ends_of_buckets() const;
+  std::vector<size_t> ends_of_overlapping_buckets() const;
   bool has_part_of_gradient(const nn::GptParameter& parameter) const;
   bool is_shared_with_a_stage(const nn::GptParameter& parameter) const;
   bool waits_for_a_stage(size_t bucket) const;

@@ -25,10 +25,24 @@ int64_t bucket_size(const Optimizer::Options& options, int64_t elements, int64_t
 }  // namespace
 
 /// One bucket, where nothing overlaps. Else at least one for each chunk; the first stage, whose
-/// gradients come last in a step, has its first chunk in buckets of a size.
+/// gradients come last in a step, has its first chunk in buckets of a size. Where ranks share
+/// experts, a bucket ends where experts do or begin, as other ranks have copies of them.
 /// Mirrors Megatron-LM megatron/core/distributed/distributed_data_parallel.py.
 std::vector<size_t> Optimizer::State::ends_of_buckets() const {
-  if (!overlaps_reduction()) return {model.parameters().size()};
+  std::vector<size_t> ends =
+      overlaps_reduction() ? ends_of_overlapping_buckets() : std::vector{model.parameters().size()};
+  if (!ranks.divides_experts_apart()) return ends;
+  const auto parameters = model.parameters();
+  for (size_t i = 1; i < parameters.size(); ++i) {
+    if (parameters[i].is_expert != parameters[i - 1].is_expert) ends.push_back(i);
+  }
+  std::ranges::sort(ends);
+  const auto repeated = std::ranges::unique(ends);
+  ends.erase(repeated.begin(), repeated.end());
+  return ends;
+}
+
+std::vector<size_t> Optimizer::State::ends_of_overlapping_buckets() const {
   const auto is_alone = [this](const nn::GptParameter& parameter) {
     return is_shared_with_a_stage(parameter);
   };
@@ -65,6 +79,8 @@ bool Optimizer::State::has_part_of_gradient(const nn::GptParameter& parameter) c
   if (ranks.tensor()->size() == 1 || parameter.partition != model::Partition::kReplicated) {
     return false;
   }
+  // An expert is given the tokens of all ranks that share it.
+  if (parameter.is_expert) return false;
   const std::string& name = parameter.name;
   if (name.find(".q_layernorm.") != std::string::npos ||
       name.find(".k_layernorm.") != std::string::npos) {
@@ -102,14 +118,17 @@ Status Optimizer::State::sum_parts_of_copies(size_t parameter) const {
 Status Optimizer::State::begin_reduction(size_t bucket) {
   const FlatLayout::Bucket& of = layout.buckets()[bucket];
   for (size_t i = of.begin; i < of.end; ++i) MEG_RETURN_IF_ERROR(sum_parts_of_copies(i));
-  parallel::ProcessGroup& group = *ranks.data();
-  if (group.size() == 1) return {};
+  parallel::ProcessGroup& group = copies_of(of);
+  if (!has_copies()) return {};
   const at::Tensor all = layout.of_bucket(of, gradients.flat());
   // Scale before the sum, as in Megatron (gradient_scaling_factor): a mean over ranks whose fp16
-  // terms would overflow as a sum stays finite.
+  // terms would overflow as a sum stays finite. Experts have been given the tokens of more ranks
+  // than have copies of them, and take part in the same mean (expert_gradient_scaling_factor).
   if (reduction_scale != 1) all.mul_(reduction_scale);
-  reductions[bucket] = is_distributed() ? group.start_reduce_scatter(all[group.rank()], all)
-                                        : group.start_all_reduce(all, parallel::Reduction::kSum);
+  // Of a group of one rank too, so that what was begun is known as such.
+  reductions[bucket] = of.division.parts > 1
+                           ? group.start_reduce_scatter(all[of.division.own], all)
+                           : group.start_all_reduce(all, parallel::Reduction::kSum);
   return {};
 }
 
@@ -130,16 +149,20 @@ Status Optimizer::State::reduce_gradients() {
 /// Called after each rank updated its share.
 Status Optimizer::State::gather_weights() {
   std::vector<parallel::PendingWork> begun;
-  const int rank = ranks.data()->rank();
   for (const FlatLayout::Bucket& bucket : layout.buckets()) {
     const at::Tensor all = layout.of_bucket(bucket, weights.flat());
-    begun.push_back(ranks.data()->start_all_gather(all, all[rank]));
+    // Where nobody else has it there is nothing to gather.
+    begun.push_back(bucket.division.parts == 1
+                        ? nullptr
+                        : copies_of(bucket).start_all_gather(all, all[bucket.division.own]));
   }
   if (gathers.has_value()) {
     gathers->begin(std::move(begun));
     return {};
   }
-  for (const parallel::PendingWork& gather : begun) MEG_RETURN_IF_ERROR(gather->wait());
+  for (const parallel::PendingWork& gather : begun) {
+    if (gather != nullptr) MEG_RETURN_IF_ERROR(gather->wait());
+  }
   return {};
 }
 

@@ -86,6 +86,8 @@ struct Trainer::State {
   void print_parallel_sizes() const;
   Status build_report();
   Status build();
+  Status check_experts() const;
+  Status check_full_validation(const samples::GptDatasets& datasets) const;
   Status build_model();
   Status check_same_data() const;
   Status build_data();
