@@ -129,6 +129,9 @@ Result<checkpoint::TrainingState> CheckpointSaver::snapshot(const TrainingProgre
   state.pipeline_rank = parts.ranks.pipeline()->rank();
   state.data_rank = parts.ranks.data()->rank();
   state.data_size = parts.ranks.data()->size();
+  state.expert_rank = parts.model.part().expert_parallel.model_rank();
+  state.expert_data_rank = parts.ranks.expert_data()->rank();
+  state.expert_data_size = parts.ranks.expert_data()->size();
   // Megatron keeps this counter among the args: its load_checkpoint looks for it there, with 0 as
   // the default.
   if (progress.skipped_train_samples > 0) {

@@ -70,9 +70,11 @@ model::NameFamily saved_family(const MegatronCheckpoint& checkpoint,
 class Saver {
  public:
   Saver(const MegatronCheckpoint& checkpoint, const DataParallelPlace& place,
-        const SaveTorchDistOptions& options, const std::string& folder)
+        const DataParallelPlace& of_experts, const SaveTorchDistOptions& options,
+        const std::string& folder)
       : checkpoint_(checkpoint),
         place_(place),
+        of_experts_(of_experts),
         options_(options),
         naming_(dist_naming(checkpoint, saved_family(checkpoint, options))),
         expert_layers_(layers_with_experts(checkpoint)),
@@ -119,18 +121,32 @@ class Saver {
   /// Adds the parameters that this rank writes: the first tensor rank writes copies, and
   /// data-parallel ranks each write a share of about equal size.
   Status add_parameters() {
+    for (const bool of_experts : {false, true}) {
+      MEG_RETURN_IF_ERROR(add_share(of_experts, of_experts ? of_experts_ : place_));
+    }
+    return {};
+  }
+
+  Status add_share(bool of_experts, const DataParallelPlace& place) {
+    std::vector<const LogicalParameter*> parameters;
     int64_t all = 0, before = 0;
-    for (const LogicalParameter& parameter : checkpoint_.parameters())
-      all += elements_of(parameter);
     for (const LogicalParameter& parameter : checkpoint_.parameters()) {
-      const int64_t elements = elements_of(parameter);
+      const bool is_expert = model::parse_expert_name(parameter.canonical).has_value();
+      if (is_expert != of_experts) continue;
+      parameters.push_back(&parameter);
+      all += elements_of(parameter);
+    }
+    for (const LogicalParameter* parameter : parameters) {
+      const int64_t elements = elements_of(*parameter);
       // Decided by the number of preceding elements: each rank writes whole parameters, of about
       // equal total size.
-      const int64_t writer = before * place_.size / std::max<int64_t>(all, 1);
+      const int64_t writer = before * place.size / std::max<int64_t>(all, 1);
       before += elements;
-      const bool is_copy = parameter.axes.partition_axis < 0 && !is_first_tensor_rank();
-      if (is_copy || writer != place_.rank) continue;
-      MEG_RETURN_IF_ERROR(add_parameter(parameter));
+      // Of experts that are not divided, other tensor ranks have other ones or are other copies.
+      const bool is_copy =
+          !of_experts && parameter->axes.partition_axis < 0 && !is_first_tensor_rank();
+      if (is_copy || writer != place.rank) continue;
+      MEG_RETURN_IF_ERROR(add_parameter(*parameter));
     }
     return {};
   }
@@ -234,7 +250,7 @@ class Saver {
   }
 
   const MegatronCheckpoint& checkpoint_;
-  DataParallelPlace place_;
+  DataParallelPlace place_, of_experts_;
   const SaveTorchDistOptions& options_;
   DistNaming naming_;
   std::set<int64_t> expert_layers_;
@@ -247,8 +263,9 @@ class Saver {
 }  // namespace
 
 Status write_torch_dist_part(const MegatronCheckpoint& part, const DataParallelPlace& place,
-                             const std::string& folder, const SaveTorchDistOptions& options) {
-  Saver saver(part, place, options, folder);
+                             const DataParallelPlace& of_experts, const std::string& folder,
+                             const SaveTorchDistOptions& options) {
+  Saver saver(part, place, of_experts, options, folder);
   MEG_ASSIGN_OR_RETURN(const DistMetadata items, saver.save());
   return write_dist_part(folder, saver.rank(), items);
 }
@@ -271,7 +288,7 @@ Result<SavedTorchDist> save_torch_dist(const MegatronCheckpoint& checkpoint,
   const std::string name = reshard_folder_name(checkpoint);
   MEG_ASSIGN_OR_RETURN(io::AtomicFolder folder,
                        io::AtomicFolder::create((std::filesystem::path(save_dir) / name).string()));
-  Saver saver(checkpoint, {}, options, folder.staging_path());
+  Saver saver(checkpoint, {}, {}, options, folder.staging_path());
   MEG_ASSIGN_OR_RETURN(const DistMetadata items, saver.save());
   MEG_RETURN_IF_ERROR(complete_dist_folder(folder.staging_path(), items));
   saved.bytes = saver.bytes();

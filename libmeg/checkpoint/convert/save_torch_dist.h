@@ -36,9 +36,11 @@ struct DataParallelPlace {
 
 /// Writes what one rank of a run holds into `folder`, which exists, in the torch_dist format: its
 /// share of the items, in files of its own, and what describes them. The first rank writes
-/// common.pt too. part: of the rank's file (MegatronCheckpoint::of_file).
+/// common.pt too. part: of the rank's file (MegatronCheckpoint::of_file). of_experts: among the
+/// ranks that hold the same experts.
 Status write_torch_dist_part(const MegatronCheckpoint& part, const DataParallelPlace& place,
-                             const std::string& folder, const SaveTorchDistOptions& options);
+                             const DataParallelPlace& of_experts, const std::string& folder,
+                             const SaveTorchDistOptions& options);
 
 /// Makes one checkpoint of what all ranks wrote. ranks: how many. kInternal where their parts are
 /// not the whole.

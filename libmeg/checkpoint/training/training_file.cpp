@@ -10,9 +10,11 @@
 #include "libmeg/checkpoint/container/torch_file/tensor_view.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/args/shape_args.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/chunk_entries.h"
+#include "libmeg/checkpoint/dialects/mp_rank/internal/rank_grid.h"
 #include "libmeg/checkpoint/dialects/mp_rank/internal/state_dict_tree.h"
 #include "libmeg/checkpoint/training/internal/optimizer_tree.h"
 #include "libmeg/checkpoint/training/internal/rng_tree.h"
+#include "libmeg/model/expert_names.h"
 #include "libmeg/model/gpt_config.h"
 #include "libmeg/model/parameter_count.h"
 
@@ -82,8 +84,7 @@ class FileBuilder {
       // since it gathers them (0.14); the rank files of core_v0.12.3 have none without members.
       const ParamGroupRules rules{.is_core = is_core(),
                                   .keeps_empty = options_.format == CheckpointFormat::kTorchDist};
-      MEG_ASSIGN_OR_RETURN(const PickleId optimizer,
-                           add_optimizer(*state_.optimizer, members(), rules, &tree_));
+      MEG_ASSIGN_OR_RETURN(const PickleId optimizer, add_optimizers(rules));
       add("optimizer", optimizer);
     }
     if (state_.opt_param_scheduler.has_value()) {
@@ -134,15 +135,31 @@ class FileBuilder {
     sizes_.tensor_model_parallel_size = size_arg("tensor_model_parallel_size");
     sizes_.pipeline_model_parallel_size = size_arg("pipeline_model_parallel_size");
     sizes_.virtual_pipeline_model_parallel_size = size_arg("virtual_pipeline_model_parallel_size");
+    if (config_.num_experts.has_value()) {
+      sizes_.expert_model_parallel_size = size_arg("expert_model_parallel_size");
+      MEG_RETURN_IF_ERROR(read_expert_tensor_size());
+    }
     megatron::FieldReader fields(lookup);
     sizes_.split.take_fields(fields);
     return fields.status().with_prefix("args");
   }
 
+  /// None stands for the tensor-parallel size.
+  Status read_expert_tensor_size() {
+    const std::optional<megatron::FieldValue> value = args_.field("expert_tensor_parallel_size");
+    const int64_t* size = value.has_value() ? std::get_if<int64_t>(&*value) : nullptr;
+    if (size != nullptr) sizes_.expert_tensor_parallel_size = *size;
+    if (options_.format == CheckpointFormat::kTorchDist) return {};
+    // Says which sizes cannot be distinguished by the names of rank files.
+    return RankGrid::create(sizes_.tensor_model_parallel_size, sizes_.expert_model_parallel_size,
+                            sizes_.expert_tensor_size())
+        .status();
+  }
+
   /// Finds what was handed over for each parameter of this rank.
   Status match_parameters() {
     MEG_ASSIGN_OR_RETURN(rank_, model::rank_parameters(config_, sizes_, state_.pipeline_rank,
-                                                       options_.names, table_));
+                                                       options_.names, table_, state_.expert_rank));
     std::unordered_map<std::string_view, const TrainingParameter*> by_name;
     for (const TrainingParameter& parameter : state_.parameters) {
       if (by_name.emplace(parameter.name, &parameter).second) continue;
@@ -176,9 +193,35 @@ class FileBuilder {
     return Status();
   }
 
-  std::vector<OptimizerMember> members() const {
+  /// Whether a rank's file has experts that other files do not have. In torch_dist the writer puts
+  /// together what all ranks have.
+  bool has_own_experts() const {
+    return options_.format != CheckpointFormat::kTorchDist && sizes_.expert_model_parallel_size > 1;
+  }
+
+  /// With experts of its own a rank has a list of two, that of experts last.
+  Result<PickleId> add_optimizers(ParamGroupRules rules) {
+    if (!has_own_experts()) {
+      return add_optimizer(*state_.optimizer, members([](const auto&) { return true; }), rules,
+                           &tree_);
+    }
+    std::vector<PickleId> both;
+    for (const bool of_experts : {false, true}) {
+      rules.is_expert_parallel = of_experts;
+      const auto own = members([of_experts](const model::RankParameter& parameter) {
+        return parameter.is_expert == of_experts;
+      });
+      MEG_ASSIGN_OR_RETURN(both.emplace_back(),
+                           add_optimizer(*state_.optimizer, own, rules, &tree_));
+    }
+    return tree_.graph().add_list(std::move(both));
+  }
+
+  template <class Choose>
+  std::vector<OptimizerMember> members(Choose choose) const {
     std::vector<OptimizerMember> found;
     for (size_t i = 0; i < rank_.size(); ++i) {
+      if (!choose(rank_[i])) continue;
       found.push_back(
           {.parameter = values_[i],
            .weight_decay = model::has_weight_decay(rank_[i].name, rank_[i].shape.size()),
@@ -192,12 +235,20 @@ class FileBuilder {
     for (const ChunkEntry& entry :
          chunk_entries(rank_, layout, state_.pipeline_rank, chunk, options_.names, table_)) {
       // Transformer Engine's layers have `_extra_state` keys, which are None without FP8.
-      model.add(entry.name, entry.parameter.has_value()
-                                ? tree_.tensor(values_[*entry.parameter]->weight)
-                                : tree_.graph().add_none());
+      model.add(name_in_file(entry.name), entry.parameter.has_value()
+                                              ? tree_.tensor(values_[*entry.parameter]->weight)
+                                              : tree_.graph().add_none());
     }
     return model.write(&tree_.graph(), tree_.content().global("collections", "OrderedDict"),
                        [this](std::string_view text) { return tree_.text(text); });
+  }
+
+  /// Files of expert-parallel ranks each number their experts from 0.
+  std::string name_in_file(const std::string& name) const {
+    const std::optional<model::ExpertName> expert = model::parse_expert_name(name);
+    if (!has_own_experts() || !expert.has_value()) return name;
+    const int64_t share = *config_.num_experts / sizes_.expert_model_parallel_size;
+    return model::with_expert(*expert, expert->expert % share);
   }
 
   /// The state of a run with --rerun-mode disabled.

@@ -104,6 +104,10 @@ struct TrainingState {
   int64_t tensor_rank = 0, pipeline_rank = 0;
   /// The number of this rank among those that hold the same parameters, and how many there are.
   int64_t data_rank = 0, data_size = 1;
+  /// The number of this rank among those that have different experts, and the same as above of
+  /// those that hold the same experts. Their sizes are args'.
+  int64_t expert_rank = 0;
+  int64_t expert_data_rank = 0, expert_data_size = 1;
   std::vector<TrainingParameter> parameters;  ///< In any order; empty after reading.
   std::optional<OptimizerState> optimizer;
   /// OptimizerParamScheduler.state_dict(); its steps are samples.

@@ -73,7 +73,9 @@ Status write_rank_file(const std::string& folder, const TrainingState& state,
   MEG_ASSIGN_OR_RETURN(TorchFileLayout layout, lay_out(tree.content(), kArchiveName));
   const fs::path rank_folder =
       fs::path(folder) / rank_folder_name(state.tensor_rank, state.pipeline_rank,
-                                          size_arg(state, "pipeline_model_parallel_size"));
+                                          size_arg(state, "pipeline_model_parallel_size"),
+                                          state.expert_rank,
+                                          size_arg(state, "expert_model_parallel_size"));
   std::error_code error;
   fs::create_directory(rank_folder, error);
   if (error) return errno_error(error.value(), "cannot create " + rank_folder.string());
@@ -98,7 +100,9 @@ Status write_dist_files(const std::string& folder, const TrainingState& state,
   const SaveTorchDistOptions saving{.distributed_optimizer = is_distributed,
                                     .transfer = {.workers = 1, .progress = {}}};
   const DataParallelPlace place{.rank = state.data_rank, .size = state.data_size};
-  return with_space(write_torch_dist_part(part, place, folder, saving), folder, needed);
+  const DataParallelPlace of_experts{.rank = state.expert_data_rank,
+                                     .size = state.expert_data_size};
+  return with_space(write_torch_dist_part(part, place, of_experts, folder, saving), folder, needed);
 }
 
 Status write_part(const std::string& folder, const TrainingState& state,
@@ -106,8 +110,9 @@ Status write_part(const std::string& folder, const TrainingState& state,
   if (options.format == CheckpointFormat::kTorchDist) {
     return write_dist_files(folder, state, options);
   }
-  // Data-parallel ranks hold the same parameters: the first one writes the file for all.
-  return state.data_rank == 0 ? write_rank_file(folder, state, options) : Status();
+  // Of ranks that hold the same parameters the first one writes the file for all, in Megatron of
+  // those that hold the same experts.
+  return state.expert_data_rank == 0 ? write_rank_file(folder, state, options) : Status();
 }
 
 Status complete_folder(const std::string& folder, const TrainingState& state,

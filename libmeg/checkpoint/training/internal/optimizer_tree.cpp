@@ -20,7 +20,10 @@ class OptimizerWriter {
  public:
   OptimizerWriter(const OptimizerState& state, const std::vector<OptimizerMember>& members,
                   const ParamGroupRules& rules, TrainingTree* tree)
-      : state_(state), is_core_(rules.is_core), tree_(*tree) {
+      : state_(state),
+        is_core_(rules.is_core),
+        is_expert_parallel_(rules.is_expert_parallel),
+        tree_(*tree) {
     // 6ef5bdc puts the group with decay first; core begins a group when the first parameter needs
     // it, in the order of named_parameters().
     if (!is_core_) group_with(&state.decay);
@@ -133,7 +136,7 @@ class OptimizerWriter {
     add("wd_mult", graph.add_float(settings.wd_mult));
     add("lr_mult", graph.add_float(settings.lr_mult));
     if (is_core_) {
-      add("is_expert_parallel", graph.add_bool(false));
+      add("is_expert_parallel", graph.add_bool(is_expert_parallel_));
       add("is_decoupled_lr",
           graph.add_bool(state_.decoupled.has_value() && &settings == &*state_.decoupled));
       add("max_lr", graph.add_float(settings.max_lr));
@@ -179,7 +182,7 @@ class OptimizerWriter {
   }
 
   const OptimizerState& state_;
-  bool is_core_;
+  bool is_core_, is_expert_parallel_;
   TrainingTree& tree_;
   std::vector<Group> groups_;
   std::optional<bool> has_state_;

@@ -16,7 +16,8 @@ struct OptimizerMember {
 
 /// How an optimizer lists its param groups.
 struct ParamGroupRules {
-  bool is_core = true;       ///< With core_v0.12.3's keys, in its order, instead of 6ef5bdc's.
+  bool is_core = true;  ///< With core_v0.12.3's keys, in its order, instead of 6ef5bdc's.
+  bool is_expert_parallel = false;  ///< Whether the members are experts of expert-parallel ranks.
   bool keeps_empty = false;  ///< Also lists groups all of whose parameters belong to other ranks.
 };
 

@@ -35,12 +35,14 @@ Status CheckpointReader::add_chunk(const Chunk& chunk) {
 }
 
 /// Adds what tensor rank `rank` of a stage holds of a parameter.
-void CheckpointReader::add_shard(const LogicalParameter& parameter, int64_t stage, size_t rank,
-                                 const TensorView& view, LogicalTensor* tensor) const {
+void CheckpointReader::add_shard(const LogicalParameter& parameter, int64_t tensor_size,
+                                 int64_t stage, size_t rank, const TensorView& view,
+                                 LogicalTensor* tensor) const {
   const model::ShardAxes& axes = parameter.axes;
   const RankFile& file = state_->files[file_at(stage, static_cast<int64_t>(rank))];
-  Piece piece{torch_source(file.file, view),
-              Box::shard(axes.sizes, axes.partition_axis, file.tensor_rank, state_->tensor_size)};
+  Piece piece{
+      torch_source(file.file, view),
+      Box::shard(axes.sizes, axes.partition_axis, file.tensor_rank % tensor_size, tensor_size)};
   if (axes.partition_axis < 0) {
     // What is not cut lies on every tensor rank: the first one's is the tensor, the others' are
     // replicas that verify compares.
@@ -67,26 +69,28 @@ Status CheckpointReader::add_parameter(const Chunk& chunk, size_t entry,
   parameter->is_buffer = match.is_buffer;
   parameter->stage = chunk.stage;
   parameter->chunk = chunk.chunk;
-  Result<model::ShardAxes> axes = model::shard_axes(
-      match.partition, first.tensor->shape, state_->tensor_size, state_->config, state_->version);
+  const int64_t tensor_size = tensor_size_of(match);
+  Result<model::ShardAxes> axes = model::shard_axes(match.partition, first.tensor->shape,
+                                                    tensor_size, state_->config, state_->version);
   if (!axes.has_value()) {
     return axes.error().with_prefix(
         fmt::format("{}: model: {}", path(chunk.stage, 0), first.flat_name));
   }
   parameter->axes = *std::move(axes);
   // Shapes could not be compared before: only now is it known how the parameter is cut.
-  const std::optional<std::vector<int64_t>> expected = shapes_.expected(match, first.tensor->shape);
+  const RankShapes& shapes = is_part_ && match.expert.has_value() ? expert_shapes_ : shapes_;
+  const std::optional<std::vector<int64_t>> expected = shapes.expected(match, first.tensor->shape);
   if (expected.has_value() && *expected != first.tensor->shape) {
     return make_error(StatusCode::kCorruption, "{}: model: {}: expected shape {} by args, found {}",
                       path(chunk.stage, 0), first.flat_name, shape_text(*expected),
                       shape_text(first.tensor->shape));
   }
-  parameter->shape = model::merged_shape(match.partition, first.tensor->shape, state_->tensor_size);
+  parameter->shape = model::merged_shape(match.partition, first.tensor->shape, tensor_size);
   LogicalTensor weight;
   weight.kind = "weight";
   weight.dtype = first.tensor->dtype;
   for (size_t t = 0; t < chunk.by_rank.size(); ++t) {
-    add_shard(*parameter, chunk.stage, t, *chunk.by_rank[t][entry].tensor, &weight);
+    add_shard(*parameter, tensor_size, chunk.stage, t, *chunk.by_rank[t][entry].tensor, &weight);
   }
   parameter->tensors.push_back(std::move(weight));
   return Status();
@@ -124,7 +128,8 @@ Status CheckpointReader::add_state(const Chunk& chunk, size_t entry,
                           state_->files[first_file + t].file->path(), parameter->name, tensor.kind,
                           dtype_name(tensor.dtype));
       }
-      add_shard(*parameter, chunk.stage, t, rank.tensors[k].second, &tensor);
+      add_shard(*parameter, tensor_size_of(chunk.by_rank[0][entry].match), chunk.stage, t,
+                rank.tensors[k].second, &tensor);
     }
     parameter->tensors.push_back(std::move(tensor));
   }

@@ -47,6 +47,8 @@ Result<MegatronCheckpoint> CheckpointReader::read(RankFiles ranks) {
   state_->tensor_size = ranks.tensor_size;
   state_->pipeline_size = ranks.pipeline_size;
   state_->expert_size = ranks.expert_size;
+  is_part_ = ranks.is_part;
+  expert_tensor_size_ = ranks.expert_tensor_size;
   state_->optimizer.is_distributed = ranks.has_distributed_optimizer;
   state_->optimizer.buffer_alignment = ranks.buffer_alignment;
   state_->version = ranks.version;
@@ -72,14 +74,14 @@ Result<MegatronCheckpoint> CheckpointReader::read(RankFiles ranks) {
   return MegatronCheckpoint(std::move(state_));
 }
 
-// One rank's file of a checkpoint of several, which is opened for itself.
-bool CheckpointReader::is_part() const {
-  return state_->files.size() == 1 && state_->tensor_size * state_->pipeline_size > 1;
+int64_t CheckpointReader::tensor_ranks() const { return is_part_ ? 1 : state_->tensor_size; }
+
+int64_t CheckpointReader::stages() const { return is_part_ ? 1 : state_->pipeline_size; }
+
+// Of whole checkpoints, experts have been cut again for the tensor-parallel ranks.
+int64_t CheckpointReader::tensor_size_of(const model::ParameterMatch& match) const {
+  return is_part_ && match.expert.has_value() ? expert_tensor_size_ : state_->tensor_size;
 }
-
-int64_t CheckpointReader::tensor_ranks() const { return is_part() ? 1 : state_->tensor_size; }
-
-int64_t CheckpointReader::stages() const { return is_part() ? 1 : state_->pipeline_size; }
 
 size_t CheckpointReader::file_at(int64_t stage, int64_t tensor_rank) const {
   return static_cast<size_t>(stage * tensor_ranks() + tensor_rank);
@@ -128,6 +130,7 @@ Status CheckpointReader::make_chunks(std::vector<RankModel> models) {
   // A gate shows in the matrix itself, whatever args call it.
   infer_gated_linear_unit(models[0].chunks[0], state_->tensor_size, &state_->config);
   shapes_ = RankShapes(state_->config, state_->tensor_size, state_->pipeline_size > 1);
+  if (is_part_) expert_shapes_ = RankShapes(state_->config, expert_tensor_size_, false);
   state_->virtual_size = static_cast<int64_t>(models[0].chunks.size());
   // Chunks outside, stages inside: this is the order of layers in the model.
   for (int64_t c = 0; c < state_->virtual_size; ++c) {
@@ -207,7 +210,7 @@ Status CheckpointReader::number_layers() {
     }
     next += static_cast<int64_t>(layers.size());
   }
-  if (is_part()) return number_layers_of_part();
+  if (is_part_) return number_layers_of_part();
   if (next != state_->config.num_layers) {
     return make_error(StatusCode::kCorruption,
                       "{}: expected {} layers (num_layers in args), found {} in the rank files",
@@ -240,6 +243,7 @@ Status CheckpointReader::number_layers_of_part() {
 
 /// A layer that has experts has all of them, each with the same parameters.
 Status CheckpointReader::check_experts(const Chunk& chunk) const {
+  if (is_part_) return {};
   std::map<int64_t, std::map<std::string, std::set<int64_t>>> layers;
   // Expert-parallel ranks have been merged before, so one file must have all experts.
   for (const RankEntry& entry : chunk.by_rank[0]) {

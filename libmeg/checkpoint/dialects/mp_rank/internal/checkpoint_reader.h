@@ -72,10 +72,11 @@ class CheckpointReader {
   int64_t tensor_ranks() const;
   int64_t stages() const;
   size_t file_at(int64_t stage, int64_t tensor_rank) const;
-  /// Whether the files are those of one of several ranks.
-  bool is_part() const;
+  /// Ranks that split a parameter.
+  int64_t tensor_size_of(const model::ParameterMatch& match) const;
   Status number_layers_of_part();
-  void add_shard(const LogicalParameter& parameter, int64_t stage, size_t rank,
+  /// tensor_size: ranks that split the parameter.
+  void add_shard(const LogicalParameter& parameter, int64_t tensor_size, int64_t stage, size_t rank,
                  const TensorView& view, LogicalTensor* tensor) const;
   Status add_parameter(const Chunk& chunk, size_t entry, LogicalParameter* parameter) const;
   Status add_state(const Chunk& chunk, size_t entry, LogicalParameter* parameter) const;
@@ -86,7 +87,9 @@ class CheckpointReader {
 
   const OpenCheckpointOptions& options_;
   std::unique_ptr<MegatronCheckpoint::State> state_;
-  RankShapes shapes_;
+  bool is_part_ = false;            ///< Whether the files are those of one of several ranks.
+  int64_t expert_tensor_size_ = 1;  ///< Of a part.
+  RankShapes shapes_, expert_shapes_;
   /// These are in the model's order: chunk by chunk, and within each chunk stage by stage.
   std::vector<Chunk> chunks_;
   /// One for each file.

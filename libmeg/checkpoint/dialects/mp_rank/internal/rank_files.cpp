@@ -489,6 +489,10 @@ RankFiles rank_files_of(TorchFile file, int64_t tensor_rank, int64_t pipeline_ra
   RankFiles found;
   found.tensor_size = facts.tensor_size.value_or(1);
   found.pipeline_size = facts.pipeline_size.value_or(1);
+  found.expert_size = facts.expert_size;
+  found.is_part = found.tensor_size * found.pipeline_size * found.expert_size > 1;
+  found.expert_tensor_size =
+      first_arg(file, {"expert_tensor_parallel_size"}).value_or(found.tensor_size);
   found.version = facts.version;
   found.iteration = facts.iteration;
   found.files.push_back(

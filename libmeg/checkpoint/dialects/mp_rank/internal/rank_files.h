@@ -16,6 +16,10 @@ struct RankFiles {
   int64_t pipeline_size = 1;
   /// Expert-parallel ranks, whose files are merged into one; see merge_expert_ranks().
   int64_t expert_size = 1;
+  /// Whether `files` is that of one rank of several, with its own experts.
+  bool is_part = false;
+  /// Ranks that split the experts of such a file, 1 or tensor_size.
+  int64_t expert_tensor_size = 1;
   bool has_distributed_optimizer = false;  ///< It was read from distrib_optim.pt beside the files.
   std::optional<int64_t> buffer_alignment = {};  ///< See OptimizerLayout.
   double version = 0;                            ///< checkpoint_version; 0 if the files have none.
