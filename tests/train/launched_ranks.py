@@ -24,6 +24,7 @@ RUN = ("--num-layers 4 --hidden-size 32 --num-attention-heads 4 --seq-length 32 
 
 class LaunchedRanks(unittest.TestCase):
     program = ""  # pretrain_gpt
+    tags = ("lm loss", "grad-norm", "lm loss validation")  # of curves
 
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp())
@@ -68,14 +69,14 @@ class LaunchedRanks(unittest.TestCase):
         return done.stdout
 
     def curves(self, name, ranks, *flags):
-        """The losses and the gradient norms of all steps, and the loss of an evaluation."""
+        """What `tags` names: the losses and the gradient norms of all steps, the loss of an evaluation."""
         from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
         events = self.folder / name
         self.train(ranks, *flags, "--tensorboard-dir", events)
         accumulator = EventAccumulator(str(events))
         accumulator.Reload()
         return {tag: [event.value for event in accumulator.Scalars(tag)]
-                for tag in ("lm loss", "grad-norm", "lm loss validation")}
+                for tag in self.tags}
 
     def expect_near(self, found, expected, steps):
         for tag in ("lm loss", "grad-norm"):

@@ -288,7 +288,7 @@ class UnusualRuns(unittest.TestCase):
     def test_experts_beyond_what_is_computed_are_refused_by_name(self):
         moe = ["--train-iters", 1, "--num-experts", 4, "--disable-bias-linear"]
         for flags, named in (
-                (["--expert-model-parallel-size", 2], "--expert-model-parallel-size 2: not supported yet"),
+                (["--expert-model-parallel-size", 2], "--expert-model-parallel-size: expected a divisor of 1"),
                 (["--moe-router-topk", 5], "moe_router_topk: expected at most the 4 experts"),
                 (["--moe-router-group-topk", 2], "moe_router_num_groups: expected a divisor of the 4 experts"),
                 (["--moe-router-load-balancing-type", "sinkhorn"], "sinkhorn"),

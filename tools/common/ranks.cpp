@@ -63,26 +63,32 @@ void RankFlags::take_fields(megatron::FieldReader& args) {
   args.take("distributed_timeout_minutes", distributed_timeout_minutes);
 }
 
+void ExpertRankFlags::take_fields(megatron::FieldReader& args) {
+  args.take("expert_model_parallel_size", expert_model_parallel_size);
+  args.take("expert_tensor_parallel_size", expert_tensor_parallel_size);
+}
+
 bool is_first_rank() {
   const Result<parallel::LaunchEnvironment> environment = parallel::read_launch_environment();
   return !environment.has_value() || environment->rank == 0;
 }
 
 Result<parallel::ParallelState> connect_ranks(const megatron::ArgumentValues& args,
-                                              const std::string& device) {
+                                              const std::string& device,
+                                              const ExpertRankFlags& experts) {
   MEG_ASSIGN_OR_RETURN(const parallel::LaunchEnvironment environment,
                        parallel::read_launch_environment());
   MEG_ASSIGN_OR_RETURN(const at::Device own, libtorch::device_of(device, environment.local_rank));
   MEG_ASSIGN_OR_RETURN(const RankFlags flags, rank_flags(args));
-  const parallel::Mesh::Sizes sizes = {size_of(flags.tensor_model_parallel_size),
-                                       size_of(flags.context_parallel_size), 1, 0,
-                                       size_of(flags.pipeline_model_parallel_size)};
-  return parallel::ParallelState::connect(environment, sizes,
-                                          flags.use_tp_pp_dp_mapping
-                                              ? parallel::RankOrder::kPipelineBeforeData
-                                              : parallel::RankOrder::kDataBeforePipeline,
-                                          std::chrono::minutes(flags.distributed_timeout_minutes),
-                                          {.device = own, .on_lost = end_process});
+  const parallel::Mesh::Sizes sizes = {
+      size_of(flags.tensor_model_parallel_size), size_of(flags.context_parallel_size),
+      size_of(experts.expert_model_parallel_size), 0, size_of(flags.pipeline_model_parallel_size)};
+  return parallel::ParallelState::connect(
+      environment, sizes,
+      flags.use_tp_pp_dp_mapping ? parallel::RankOrder::kPipelineBeforeData
+                                 : parallel::RankOrder::kDataBeforePipeline,
+      std::chrono::minutes(flags.distributed_timeout_minutes),
+      {.device = own, .on_lost = end_process}, size_of(experts.expert_tensor_parallel_size));
 }
 
 void note_backend(const megatron::ArgumentValues& args, const parallel::ParallelState& ranks) {

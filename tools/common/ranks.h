@@ -21,6 +21,14 @@ struct RankFlags {
   void take_fields(megatron::FieldReader& args);
 };
 
+/// What it says of the ranks that share experts, where a program has such ranks.
+struct ExpertRankFlags {
+  int64_t expert_model_parallel_size = 1;
+  int64_t expert_tensor_parallel_size = 0;  ///< 0: the tensor-parallel size.
+
+  void take_fields(megatron::FieldReader& args);
+};
+
 /// Whether this process is the first rank, which reports what all have in common, or no rank at
 /// all.
 bool is_first_rank();
@@ -29,7 +37,8 @@ bool is_first_rank();
 /// a GPU that loses another ends its process. Errors: those of libtorch::device_of and
 /// ParallelState::connect.
 Result<parallel::ParallelState> connect_ranks(const megatron::ArgumentValues& args,
-                                              const std::string& device);
+                                              const std::string& device,
+                                              const ExpertRankFlags& experts = {});
 
 /// Says on the first rank where --distributed-backend asks for what the ranks do not use.
 void note_backend(const megatron::ArgumentValues& args, const parallel::ParallelState& ranks);

@@ -150,7 +150,9 @@ Status train(const PretrainFlags& flags, const parallel::ParallelState& ranks) {
 }
 
 int run(const PretrainFlags& flags) {
-  const Result<parallel::ParallelState> ranks = connect_ranks(flags.args, flags.device);
+  const Result<ExpertRankFlags> experts = expert_ranks_of(flags);
+  if (!experts.has_value()) return fail(experts.error());
+  const Result<parallel::ParallelState> ranks = connect_ranks(flags.args, flags.device, *experts);
   if (!ranks.has_value()) return fail(ranks.error());
   const Status status = train(flags, *ranks);
   return status.ok() ? 0 : fail_once(status, *ranks);

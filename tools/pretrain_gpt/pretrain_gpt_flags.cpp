@@ -16,7 +16,6 @@
 #include "libmeg/samples/data_run.h"
 #include "tools/common/checkpoint_tokenizer.h"
 #include "tools/common/flag_groups/device_flag.h"
-#include "tools/common/ranks.h"
 #include "tools/common/report.h"
 #include "tools/pretrain_gpt/pretrain_gpt_args.h"
 
@@ -30,16 +29,6 @@ std::map<std::string_view, std::string_view> idle_fields() {
 
 bool draws_weights_of_each_copy(megatron::FieldReader& args) {
   return args.flag("data_parallel_random_init", false);
-}
-
-/// Refuses ranks that would share experts.
-Status check_expert_ranks(megatron::FieldReader& args) {
-  for (const char* field : {"expert_model_parallel_size", "expert_tensor_parallel_size"}) {
-    const int64_t size = args.size(field).value_or(1);
-    if (size == 1) continue;
-    return make_error(StatusCode::kUnsupported, "`{}` {}: not supported yet", field, size);
-  }
-  return args.status();
 }
 
 bool uses_legacy_models(megatron::FieldReader& args) {
@@ -65,7 +54,7 @@ std::vector<std::string> pretrain_fields() {
     model::PipelineSplit().take_fields(reader);
     model::HybridArgs().take_fields(reader);
     (void)draws_weights_of_each_copy(reader);
-    (void)check_expert_ranks(reader);
+    ExpertRankFlags().take_fields(reader);
     (void)uses_legacy_models(reader);
     (void)uses_checkpoint_args(reader);
     (void)takes_checkpoint_tokenizer(reader);
@@ -296,6 +285,22 @@ Status finish_pretrain_flags(const Flags& flags, PretrainFlags& run) {
   return args.status();
 }
 
+Result<ExpertRankFlags> expert_ranks_of(const PretrainFlags& run) {
+  const megatron::FieldLookup fields = run.args.lookup();
+  megatron::FieldReader args(fields);
+  ExpertRankFlags flags;
+  flags.take_fields(args);
+  const bool has_experts = args.size("num_experts").has_value();
+  MEG_RETURN_IF_ERROR(args.status());
+  if (has_experts) return flags;
+  if (flags.expert_model_parallel_size > 1) {
+    return make_error(StatusCode::kInvalidArgument,
+                      "--expert-model-parallel-size {}: requires --num-experts",
+                      flags.expert_model_parallel_size);
+  }
+  return ExpertRankFlags();
+}
+
 Status check_ranks(const PretrainFlags& run, const parallel::ParallelState& ranks) {
   // Ranks with different command lines would wait for each other in different places, or train
   // parts of different models, or on different samples, silently.
@@ -307,7 +312,6 @@ Status check_ranks(const PretrainFlags& run, const parallel::ParallelState& rank
                       "--data-parallel-random-init on {} data-parallel ranks: not supported yet",
                       ranks.data()->size());
   }
-  MEG_RETURN_IF_ERROR(check_expert_ranks(args));
   note_backend(run.args, ranks);
   return args.status();
 }

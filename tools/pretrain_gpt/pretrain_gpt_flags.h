@@ -10,6 +10,7 @@
 #include "libmeg/train/trainer.h"
 #include "tools/common/flag_groups/data_flags.h"
 #include "tools/common/flags/flags.h"
+#include "tools/common/ranks.h"
 
 namespace meg::tools {
 
@@ -45,6 +46,10 @@ struct Vocabulary {
 Result<train::TrainerOptions> resolve_pretrain_flags(const PretrainFlags& pretrain,
                                                      const Vocabulary& vocabulary,
                                                      const parallel::ParallelState& ranks = {});
+
+/// How ranks share experts: the sizes of a model without them are those of the others.
+/// kInvalidArgument for a size above 1 then.
+Result<ExpertRankFlags> expert_ranks_of(const PretrainFlags& pretrain);
 
 /// Called by all ranks: kInvalidArgument where one of them has other flags than the first;
 /// kUnsupported for what several ranks do not do yet.
