@@ -106,6 +106,11 @@ Status Trainer::State::advised(Status status) const {
 Status Trainer::State::check_experts() const {
   const nn::ModelPart part = this->part();
   if (!options.config.num_experts.has_value()) return {};
+  // Now, not after the hours before the first checkpoint.
+  if (saver.enabled()) {
+    MEG_RETURN_IF_ERROR(checkpoint::check_expert_sizes(part.sizes, options.checkpoints.ckpt_format)
+                            .with_prefix("`ckpt_format` torch"));
+  }
   if (part.tensor_parallel.size() == 1 || part.tensor_parallel.sequence_parallel) return {};
   return make_error(StatusCode::kInvalidArgument,
                     "`num_experts` on {} tensor-parallel ranks: requires `sequence_parallel`",

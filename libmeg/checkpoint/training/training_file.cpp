@@ -149,11 +149,7 @@ class FileBuilder {
     const std::optional<megatron::FieldValue> value = args_.field("expert_tensor_parallel_size");
     const int64_t* size = value.has_value() ? std::get_if<int64_t>(&*value) : nullptr;
     if (size != nullptr) sizes_.expert_tensor_parallel_size = *size;
-    if (options_.format == CheckpointFormat::kTorchDist) return {};
-    // Says which sizes cannot be distinguished by the names of rank files.
-    return RankGrid::create(sizes_.tensor_model_parallel_size, sizes_.expert_model_parallel_size,
-                            sizes_.expert_tensor_size())
-        .status();
+    return check_expert_sizes(sizes_, options_.format);
   }
 
   /// Finds what was handed over for each parameter of this rank.
@@ -296,6 +292,13 @@ class FileBuilder {
 };
 
 }  // namespace
+
+Status check_expert_sizes(const model::ParallelSizes& sizes, CheckpointFormat format) {
+  if (format == CheckpointFormat::kTorchDist) return {};
+  return RankGrid::create(sizes.tensor_model_parallel_size, sizes.expert_model_parallel_size,
+                          sizes.expert_tensor_size())
+      .status();
+}
 
 Result<TrainingTree> build_training_file(const TrainingState& state,
                                          const TrainingFileOptions& options) {

@@ -3,6 +3,7 @@
 #include "libmeg/base/result.h"
 #include "libmeg/checkpoint/dialects/mp_rank/checkpoint_folder.h"
 #include "libmeg/checkpoint/training/training_tree.h"
+#include "libmeg/model/parallel_sizes.h"
 #include "libmeg/model/parameter_table.h"
 
 namespace meg::checkpoint {
@@ -17,6 +18,10 @@ struct TrainingFileOptions {
   /// need it, and a file with it can only be unpickled where megatron.core can be imported.
   bool rerun_state_machine = false;
 };
+
+/// kUnsupported for sizes with which not all ranks of a model with experts would have a file of
+/// their own in the torch format.
+Status check_expert_sizes(const model::ParallelSizes& sizes, CheckpointFormat format);
 
 /// The content of a rank's model_optim_rng.pt: keys, names and orders as Megatron-LM's
 /// generate_state_dict and optimizers make them. The result's sources point into `state`.
