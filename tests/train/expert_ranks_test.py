@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """pretrain_gpt on ranks that share experts: like one rank that has them all, resumed on others.
 
-expert_ranks_test.py PRETRAIN_GPT VERIFY GENERATE [unittest arguments]
+expert_ranks_test.py PRETRAIN_GPT VERIFY GENERATE CHECKPOINT_UTIL [unittest arguments]
+MEG_EXPERT_SHAPES=all in the environment adds divisions whose parts others have.
 """
 
 import json
@@ -10,9 +11,11 @@ import re
 import sys
 import unittest
 
-from launched_ranks import ORACLE, LaunchedRanks, RankProcesses
+from launched_ranks import ORACLE, ROOT, LaunchedRanks, RankProcesses
 
-VERIFY = GENERATE = ""
+sys.path.append(str(ROOT / "tests/interop"))
+
+VERIFY = GENERATE = UTIL = ""
 EXPERTS = ("--num-layers 2 --num-experts 4 --moe-ffn-hidden-size 24 --swiglu --disable-bias-linear "
            "--moe-shared-expert-intermediate-size 16 --moe-shared-expert-gate "
            "--moe-router-load-balancing-type aux_loss seq_aux_loss --moe-aux-loss-coeff 0.1 0.2 "
@@ -22,18 +25,22 @@ TAGS = ("lm loss", "grad-norm", "lm loss validation", "load_balancing_loss",
         "seq_load_balancing_loss", "z_loss", "params-norm")
 # Ranks and flags.
 EP2 = (2, "--expert-model-parallel-size 2")
+TP2 = " --tensor-model-parallel-size 2 --sequence-parallel "
+DISTRIBUTED = " --use-distributed-optimizer "
+OVERLAPPED = DISTRIBUTED + "--overlap-grad-reduce --overlap-param-gather"
 SHAPES = {
-    "EP2": EP2,
-    "EP2, biases, distributed optimizer, overlapped": (
-        2, EP2[1] + " --use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather"),
-    "EP2 of 4 copies, distributed optimizer": (4, EP2[1] + " --use-distributed-optimizer"),
-    "EP2 x TP2": (4, EP2[1] + " --tensor-model-parallel-size 2 --sequence-parallel"),
-    "EP2 over TP2": (2, EP2[1] + " --tensor-model-parallel-size 2 --sequence-parallel "
-                     "--expert-tensor-parallel-size 1"),
-    "TP2 with a copy of the experts each": (
-        2, "--tensor-model-parallel-size 2 --sequence-parallel --expert-tensor-parallel-size 1 "
-        "--use-distributed-optimizer"),
+    "EP2 of 4 copies": (4, EP2[1] + OVERLAPPED),
+    "EP2 x TP2": (4, EP2[1] + TP2),
+    "EP2 over TP2": (2, EP2[1] + TP2 + "--expert-tensor-parallel-size 1"),
     "EP2 x PP2": (4, EP2[1] + " --pipeline-model-parallel-size 2"),
+}
+MORE_SHAPES = {
+    "EP2 in buckets": (2, EP2[1] + OVERLAPPED + " --ddp-bucket-size 500"),
+    "EP2 of 4 copies": (4, EP2[1]),
+    "TP2": (2, TP2),
+    "TP2 with a copy of the experts each": (2, TP2 + "--expert-tensor-parallel-size 1" + DISTRIBUTED),
+    "EP2 x PP2 x TP2": (8, EP2[1] + TP2 + " --pipeline-model-parallel-size 2" + DISTRIBUTED),
+    "EP4": (4, "--expert-model-parallel-size 4" + DISTRIBUTED),
 }
 
 
@@ -43,24 +50,30 @@ class ExpertRanks(LaunchedRanks):
     def experts(self, *flags):
         return [*EXPERTS, "--log-params-norm", *flags]
 
-    def near_one_rank(self, shapes, *flags):
-        steps = 3
-        flags = self.experts("--train-iters", steps, *flags)
-        expected = self.curves(f"one{len(flags)}", 1, *flags)
-        for name in shapes:
+    def expect_near_one_rank(self, shapes, flags, steps=3):
+        flags = [*flags, "--train-iters", steps]
+        expected = self.curves("one", 1, *flags)
+        for name, (ranks, shape) in shapes.items():
             with self.subTest(name):
-                ranks, shape = SHAPES[name]
                 self.expect_near(self.curves(name, ranks, *flags, *shape.split()), expected, steps)
 
     def test_ranks_that_share_experts_are_like_one(self):
-        self.near_one_rank(SHAPES)
+        self.expect_near_one_rank(SHAPES, self.experts())
+
+    @unittest.skipUnless(os.environ.get("MEG_EXPERT_SHAPES") == "all", "MEG_EXPERT_SHAPES=all")
+    def test_more_divisions_are_like_one(self):
+        self.expect_near_one_rank(MORE_SHAPES, self.experts())
+
+    def test_biases_are_those_of_their_experts(self):
+        flags = [flag for flag in self.experts() if flag != "--disable-bias-linear"]
+        self.expect_near_one_rank({"EP2": EP2}, flags, steps=2)
 
     def test_half_precision_recomputation_and_losses_of_tokens(self):
         flags = self.experts("--train-iters", 2, "--calculate-per-token-loss", "--bf16",
                              "--recompute-granularity", "full", "--recompute-method", "uniform",
                              "--recompute-num-layers", 1)
         expected = self.curves("one", 1, *flags)
-        ranks, shape = SHAPES["EP2 x TP2"]
+        ranks, shape = SHAPES["EP2 over TP2"]
         found = self.curves("shared", ranks, *flags, *shape.split())
         for tag in TAGS:
             for one, other in zip(found[tag], expected[tag], strict=True):
@@ -76,9 +89,7 @@ class ExpertRanks(LaunchedRanks):
         names = sorted(path.name for path in (saved["torch"] / "iter_0000002").iterdir())
         self.assertEqual(names[:2], ["mp_rank_00_000", "mp_rank_00_001"])
         for number, (of, (ranks, shape)) in enumerate((
-                ("torch", (1, "")), ("torch", EP2),
-                ("torch_dist", (2, "--tensor-model-parallel-size 2 --sequence-parallel")),
-                ("torch_dist", SHAPES["EP2 over TP2"]))):
+                ("torch", (1, "")), ("torch_dist", (2, TP2)), ("torch_dist", SHAPES["EP2 over TP2"]))):
             with self.subTest(of=of, shape=shape):
                 found = self.curves(f"further{number}", ranks, *self.experts(
                     "--train-iters", 4, "--load", saved[of],
@@ -94,19 +105,17 @@ class ExpertRanks(LaunchedRanks):
         command = [GENERATE, "--load", saved, "--prompt-file", prompts, "--tokens-to-generate", 8,
                    "--greedy", "--logprobs", "--ignore-eod", "--device", "cpu"]
         found = {}
-        for name, ranks, shape in (("one", 1, ""), ("tensor", 2, "--tensor-model-parallel-size 2"),
-                                   ("pipeline", 2, "--pipeline-model-parallel-size 2")):
+        for name, ranks, shape in (("one", 1, ""), ("two", 2, "--tensor-model-parallel-size 2")):
             codes, written = RankProcesses.end(RankProcesses(self).start(
                 ranks, [*command, *shape.split()], cwd=ORACLE))
             self.assertEqual(set(codes), {0}, written)
             found[name] = [json.loads(line) for line in written[0][0].splitlines()]
-        for name in ("tensor", "pipeline"):
-            for one, other in zip(found[name], found["one"], strict=True):
-                for here, there in zip(one["logprobs"], other["logprobs"], strict=True):
-                    self.assertAlmostEqual(here, there, delta=2e-5)
+        for two, one in zip(found["two"], found["one"], strict=True):
+            for here, there in zip(two["logprobs"], one["logprobs"], strict=True):
+                self.assertAlmostEqual(here, there, delta=2e-5)
 
     def test_every_division_is_saved_whole(self):
-        for number, name in enumerate(("EP2 x TP2", "EP2 over TP2", "EP2 x PP2")):
+        for number, name in enumerate(("EP2 over TP2", "EP2 x PP2")):
             with self.subTest(name):
                 ranks, shape = SHAPES[name]
                 saved = {form: self.save(f"{form}{number}", ranks, *self.experts(
@@ -114,6 +123,23 @@ class ExpertRanks(LaunchedRanks):
                     for form in ("torch", "torch_dist")}
                 self.run_program(VERIFY, "checkpoint", saved["torch_dist"])
                 self.run_program(VERIFY, "diff", saved["torch"], saved["torch_dist"])
+                self.expect_files_of_megatron(saved["torch"], number)
+
+    def expect_files_of_megatron(self, saved, number):
+        """As checkpoint_util makes them for the same ranks, which tests compare with megatron-core's."""
+        import torch
+        from reference.same import expect_same
+        made = self.folder / f"made{number}"
+        self.run_program(UTIL, "--load-dir", saved, "--save-dir", made)
+        folders = [root / "iter_0000001" for root in (saved, made)]
+        names = [sorted(path.name for path in folder.iterdir() if path.name.startswith("mp_rank"))
+                 for folder in folders]
+        self.assertEqual(*names)
+        for name in names[0]:
+            ours, theirs = (torch.load(folder / name / "model_optim_rng.pt", weights_only=False)
+                            for folder in folders)
+            for part in ("model", "optimizer"):
+                expect_same(ours[part], theirs[part], f"{name} {part}")
 
     def test_a_resumed_run_is_the_straight_one_to_the_bit(self):
         shape = (*EXPERTS, "--expert-model-parallel-size", 2, "--use-distributed-optimizer", "--bf16",
@@ -122,8 +148,6 @@ class ExpertRanks(LaunchedRanks):
 
     def test_sizes_that_cannot_be_are_named_in_one_line(self):
         for ranks, flags, error in (
-                (2, "--num-experts 4 --expert-model-parallel-size 4",
-                 "--expert-model-parallel-size: expected a divisor of 2, the data parallel size, found 4"),
                 (2, "--num-experts 3 --expert-model-parallel-size 2",
                  "expert_model_parallel_size: expected a divisor of the 3 experts (num_experts), found 2"),
                 (2, "--expert-model-parallel-size 2", "--expert-model-parallel-size 2: requires --num-experts"),
@@ -133,9 +157,8 @@ class ExpertRanks(LaunchedRanks):
                  "add_bias_linear: expected expert_tensor_parallel_size 1"),
                 (2, "--num-experts 4 --tensor-model-parallel-size 2 --sequence-parallel "
                  "--disable-bias-linear --moe-ffn-hidden-size 25", "moe_ffn_hidden_size 25"),
-                (4, "--num-experts 4 --tensor-model-parallel-size 4 --sequence-parallel "
-                 "--expert-tensor-parallel-size 2",
-                 "--expert-tensor-parallel-size: expected 1 or 4, the tensor parallel size, found 2")):
+                (2, "--num-experts 4 --tensor-model-parallel-size 2 --sequence-parallel --save save "
+                 "--expert-tensor-parallel-size 1", "--ckpt-format torch: expert_tensor_parallel_size 1 times")):
             with self.subTest(flags):
                 codes, out, err = self.end(self.start(ranks, "--train-iters", 1, *flags.split()))
                 self.assertEqual(set(codes), {1}, out + err)
@@ -157,5 +180,5 @@ if __name__ == "__main__":
     if not ORACLE.is_dir():
         print(f"skipped: {ORACLE} is missing")
         sys.exit(77)
-    ExpertRanks.program, VERIFY, GENERATE = (os.path.abspath(path) for path in sys.argv[1:4])
-    unittest.main(argv=[sys.argv[0], *sys.argv[4:]])
+    ExpertRanks.program, VERIFY, GENERATE, UTIL = (os.path.abspath(path) for path in sys.argv[1:5])
+    unittest.main(argv=[sys.argv[0], *sys.argv[5:]])

@@ -110,10 +110,11 @@ class CoreTraining:
             micro_batch_size=BATCH)
         total = torch.vstack(sums).sum(dim=0)
         has_decoupled = any(not group["default_config"] for group in self.optimizer.param_groups)
-        found = {"loss": (total[0] / total[1]).item(), "lr": self.lr(False),
+        found = {"loss_sum": total[0].item(), "tokens": total[1].item(),
+                 "loss": (total[0] / total[1]).item(), "lr": self.lr(False),
                  "decoupled_lr": self.lr(has_decoupled),
                  "grad_norm": norm_of(p.main_grad for p in self.model.parameters())}
-        self.optimizer.step()
+        _, found["norm_of_ranks"], _ = self.optimizer.step()
         self.scheduler.step(MICRO_BATCHES * BATCH)
         return found | {"params_norm": norm_of(p.detach() for p in self.model.parameters())}
 

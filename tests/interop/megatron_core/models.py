@@ -89,7 +89,7 @@ def block_spec(args, config):
     if args.fp32_residual_connection:
         layer.submodules.self_attn_bda = bias_dropout_add_of_core_0_17
         layer.submodules.mlp_bda = bias_dropout_add_of_core_0_17
-    if not (args.fp32_residual_connection or args.apply_layernorm_1p):
+    if not (args.fp32_residual_connection or args.apply_layernorm_1p or config.sequence_parallel):
         return layer
     fused_layer_norm.HAVE_FUSED_LAYER_NORM = True
     fused_layer_norm.FusedLayerNormAffineFunction = ApexLayerNorm
@@ -115,7 +115,8 @@ DEFAULTS = {
 MOE_FIELDS = ("moe_ffn_hidden_size", "moe_router_topk", "moe_router_pre_softmax", "moe_router_topk_scaling_factor",
               "moe_router_score_function", "moe_router_dtype", "moe_router_num_groups", "moe_router_group_topk",
               "moe_router_load_balancing_type", "moe_aux_loss_coeff", "moe_z_loss_coeff",
-              "moe_shared_expert_intermediate_size", "moe_shared_expert_gate")
+              "moe_shared_expert_intermediate_size", "moe_shared_expert_gate", "expert_model_parallel_size",
+              "expert_tensor_parallel_size", "sequence_parallel")
 
 
 def activation_of(args):
