@@ -103,6 +103,6 @@ Result<std::vector<double>> gather(ProcessGroup& group, std::vector<double> numb
 Status broadcast(ProcessGroup& group, std::vector<int64_t>& numbers, int source);
 
 /// A group of this rank only: nothing is sent, and tensors stay unchanged.
-std::shared_ptr<ProcessGroup> single_rank_group();
+std::shared_ptr<ProcessGroup> single_rank_group() noexcept;
 
 }  // namespace meg::parallel

@@ -69,7 +69,7 @@ class SingleRankGroup : public ProcessGroup {
 
 }  // namespace
 
-std::shared_ptr<ProcessGroup> single_rank_group() {
+std::shared_ptr<ProcessGroup> single_rank_group() noexcept {
   // One for all: it has no state.
   static const auto group = std::make_shared<SingleRankGroup>();
   return group;
