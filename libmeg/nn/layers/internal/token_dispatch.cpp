@@ -47,13 +47,6 @@ class TokenCounts {
     libtorch::throw_if_error(ranks.group->all_gather(all_, here));
   }
 
-  int64_t share() const { return share_; }
-
-  /// Those that `source` has for this rank's experts.
-  std::span<const int64_t> received_from(int64_t source) const {
-    return of(source, ranks_.model_rank());
-  }
-
   RowsOfRanks rows() const {
     RowsOfRanks rows;
     for (int rank = 0; rank < ranks_.size(); ++rank) {
@@ -95,6 +88,11 @@ class TokenCounts {
   std::span<const int64_t> of(int64_t source, int64_t model_rank) const {
     const int64_t begin = (source * ranks_.model_size() + model_rank) * share_;
     return {all_.const_data_ptr<int64_t>() + begin, static_cast<size_t>(share_)};
+  }
+
+  /// Those that `source` has for this rank's experts.
+  std::span<const int64_t> received_from(int64_t source) const {
+    return of(source, ranks_.model_rank());
   }
 
   static int64_t sum(std::span<const int64_t> counts) {
