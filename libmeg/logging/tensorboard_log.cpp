@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "libmeg/logging/figure_names.h"
+
 // Tags, and which of them have a second curve over samples, are those of Megatron's training_log:
 // dashboards that were made for its runs find the same curves here.
 
@@ -15,17 +17,17 @@ class Points {
   Points(TensorboardWriter& writer, int64_t iteration, int64_t samples)
       : writer_(writer), iteration_(iteration), samples_(samples) {}
 
-  void add_at_iteration(const std::string& tag, double value) { write(tag, value, iteration_); }
+  void add_at_iteration(std::string_view tag, double value) { write(tag, value, iteration_); }
 
-  void add(const std::string& tag, double value) {
+  void add(std::string_view tag, double value) {
     add_at_iteration(tag, value);
-    write(tag + " vs samples", value, samples_);
+    write(std::string(tag).append(kVersusSamples), value, samples_);
   }
 
   const Status& status() const { return status_; }
 
  private:
-  void write(const std::string& tag, double value, int64_t step) {
+  void write(std::string_view tag, double value, int64_t step) {
     if (status_.ok()) status_ = writer_.add_scalar(tag, value, step);
   }
 
@@ -41,19 +43,20 @@ Status write_iteration(TensorboardWriter& writer, const TensorboardCurves& curve
                        const IterationFigures& figures, const Losses& losses, int64_t world_size) {
   if (figures.iteration % curves.log_interval != 0) return Status();
   Points points(writer, figures.iteration, figures.consumed_train_samples);
-  points.add("learning-rate", figures.learning_rate);
+  points.add(figure_names::kLearningRate.tag, figures.learning_rate);
   if (figures.skipped_train_samples > 0) {
     // Has no curve over samples in Megatron either.
-    points.add_at_iteration("skipped-train-samples",
+    points.add_at_iteration(figure_names::kSkippedSamples.tag,
                             static_cast<double>(figures.skipped_train_samples));
   }
-  points.add("batch-size", static_cast<double>(figures.global_batch_size));
+  points.add(figure_names::kBatchSize.tag, static_cast<double>(figures.global_batch_size));
   for (const auto& [name, value] : losses) points.add(name, static_cast<double>(value));
-  if (curves.loss_scale) points.add("loss-scale", figures.loss_scale);
+  if (curves.loss_scale) points.add(figure_names::kLossScale.tag, figures.loss_scale);
   if (curves.world_size) points.add("world-size", static_cast<double>(world_size));
-  if (figures.grad_norm) points.add("grad-norm", *figures.grad_norm);
-  if (figures.num_zeros_in_grad) points.add("num-zeros", *figures.num_zeros_in_grad);
-  if (figures.params_norm) points.add("params-norm", *figures.params_norm);
+  if (figures.grad_norm) points.add(figure_names::kGradNorm.tag, *figures.grad_norm);
+  if (figures.num_zeros_in_grad)
+    points.add(figure_names::kNumZeros.tag, *figures.num_zeros_in_grad);
+  if (figures.params_norm) points.add(figure_names::kParamsNorm.tag, *figures.params_norm);
   return points.status();
 }
 
@@ -61,8 +64,10 @@ Status write_times(TensorboardWriter& writer, const TensorboardCurves& curves, i
                    double seconds_per_iteration, std::optional<double> tflops,
                    std::span<const TimerTimes> timers, double normalizer) {
   if (!curves.timers) return Status();
-  MEG_RETURN_IF_ERROR(writer.add_scalar("iteration-time", seconds_per_iteration, iteration));
-  if (tflops) MEG_RETURN_IF_ERROR(writer.add_scalar("throughput", *tflops, iteration));
+  MEG_RETURN_IF_ERROR(
+      writer.add_scalar(figure_names::kElapsedTime.tag, seconds_per_iteration, iteration));
+  if (tflops)
+    MEG_RETURN_IF_ERROR(writer.add_scalar(figure_names::kThroughput.tag, *tflops, iteration));
   for (const TimerTimes& timer : timers) {
     const auto longest =
         std::max_element(timer.seconds_by_rank.begin(), timer.seconds_by_rank.end());
@@ -78,8 +83,9 @@ Status write_validation(TensorboardWriter& writer, const TensorboardCurves& curv
   Points points(writer, iteration, consumed_train_samples);
   for (const auto& [name, value] : losses) {
     const auto loss = static_cast<double>(value);
-    points.add(name + " validation", loss);
-    if (curves.validation_ppl) points.add(name + " validation ppl", perplexity(loss));
+    const std::string tag = std::string(name).append(kOfValidation);
+    points.add(tag, loss);
+    if (curves.validation_ppl) points.add(tag + " ppl", perplexity(loss));
   }
   return points.status();
 }

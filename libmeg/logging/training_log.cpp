@@ -7,6 +7,8 @@
 #include <cmath>
 #include <iterator>
 
+#include "libmeg/logging/figure_names.h"
+
 // Scripts read these lines with regular expressions, so widths, digits and the order of the fields
 // are Megatron's, and a field that Megatron leaves out at a step is left out here.
 
@@ -34,35 +36,42 @@ void TrainingLog::add(const Losses& losses, bool skipped) {
 
 std::string TrainingLog::iteration_line(const IterationFigures& figures, double elapsed_seconds,
                                         std::time_t now, std::optional<double> tflops) {
+  namespace names = figure_names;
   std::string line;
   const auto out = std::back_inserter(line);
   if (dated_) fmt::format_to(out, " [{}]", log_time(now));
-  fmt::format_to(out, " iteration {:8d}/{:8d} | consumed samples: {:12d} |", figures.iteration,
-                 figures.train_iters, figures.consumed_train_samples);
+  fmt::format_to(out, " iteration {:8d}/{:8d} | {}: {:12d} |", figures.iteration,
+                 figures.train_iters, names::kConsumedSamples.label,
+                 figures.consumed_train_samples);
   if (figures.skipped_train_samples > 0) {
-    fmt::format_to(out, " skipped samples: {:12d} |", figures.skipped_train_samples);
+    fmt::format_to(out, " {}: {:12d} |", names::kSkippedSamples.label,
+                   figures.skipped_train_samples);
   }
   // Skipped steps took time as well, but have no losses: the two means are over different counts.
-  fmt::format_to(out, " elapsed time per iteration (ms): {:.1f} |",
+  fmt::format_to(out, " {}: {:.1f} |", names::kElapsedTime.label,
                  elapsed_seconds / static_cast<double>(iterations()) * 1000.0);
-  if (tflops) fmt::format_to(out, " throughput per GPU (TFLOP/s/GPU): {:.1f} |", *tflops);
-  fmt::format_to(out, " learning rate: {:.{}E} |", figures.learning_rate, dated_ ? 6 : 3);
-  fmt::format_to(out, " global batch size: {:5d} |", figures.global_batch_size);
+  if (tflops) fmt::format_to(out, " {}: {:.1f} |", names::kThroughput.label, *tflops);
+  fmt::format_to(out, " {}: {:.{}E} |", names::kLearningRate.label, figures.learning_rate,
+                 dated_ ? 6 : 3);
+  fmt::format_to(out, " {}: {:5d} |", names::kBatchSize.label, figures.global_batch_size);
   const auto counted = static_cast<double>(std::max<int64_t>(1, advanced_));
   for (const auto& [name, sum] : sums_) {
     // The sum is fp32, as Megatron adds up tensors; the mean is taken in Python, in float64.
     const double mean = static_cast<double>(sum) / counted;
     if (mean > 0.0) fmt::format_to(out, " {}: {:.6E} |", name, mean);
   }
-  fmt::format_to(out, " loss scale: {:.1f} |", figures.loss_scale);
-  if (figures.grad_norm) fmt::format_to(out, " grad norm: {:.3f} |", printed(*figures.grad_norm));
-  if (figures.num_zeros_in_grad) {
-    fmt::format_to(out, " num zeros: {:.1f} |", *figures.num_zeros_in_grad);
+  fmt::format_to(out, " {}: {:.1f} |", names::kLossScale.label, figures.loss_scale);
+  if (figures.grad_norm) {
+    fmt::format_to(out, " {}: {:.3f} |", names::kGradNorm.label, printed(*figures.grad_norm));
   }
-  if (figures.params_norm)
-    fmt::format_to(out, " params norm: {:.3f} |", printed(*figures.params_norm));
-  fmt::format_to(out, " number of skipped iterations: {:3d} | number of nan iterations: {:3d} |",
-                 skipped_, nan_);
+  if (figures.num_zeros_in_grad) {
+    fmt::format_to(out, " {}: {:.1f} |", names::kNumZeros.label, *figures.num_zeros_in_grad);
+  }
+  if (figures.params_norm) {
+    fmt::format_to(out, " {}: {:.3f} |", names::kParamsNorm.label, printed(*figures.params_norm));
+  }
+  fmt::format_to(out, " {}: {:3d} | {}: {:3d} |", names::kSkippedIterations.label, skipped_,
+                 names::kNanIterations.label, nan_);
   advanced_ = skipped_ = nan_ = 0;
   sums_.clear();
   return line;

@@ -46,4 +46,25 @@ void append_tf_record(std::string& file, std::string_view bytes) {
   file += masked_crc(bytes);
 }
 
+Result<std::optional<std::string_view>> take_tf_record(std::string_view& rest, size_t offset) {
+  constexpr size_t kLength = sizeof(uint64_t), kCrc = sizeof(uint32_t);
+  constexpr size_t kHead = kLength + kCrc;
+  const auto wrong = [offset](std::string_view what, size_t at) {
+    return make_error(StatusCode::kCorruption, "byte {}: {}: its CRC does not fit", offset + at,
+                      what);
+  };
+  if (rest.size() < kHead) return std::optional<std::string_view>();
+  const std::string_view length = rest.substr(0, kLength);
+  if (masked_crc(length) != rest.substr(kLength, kCrc)) return wrong("length of a record", 0);
+  const auto size = load_le<uint64_t>(length.data());
+  // Compared with the remaining bytes, as the sum of any length and others could overflow.
+  if (rest.size() < kHead + kCrc || size > rest.size() - kHead - kCrc) {
+    return std::optional<std::string_view>();
+  }
+  const std::string_view bytes = rest.substr(kHead, size);
+  if (masked_crc(bytes) != rest.substr(kHead + size, kCrc)) return wrong("record", kHead);
+  rest.remove_prefix(kHead + size + kCrc);
+  return std::optional(bytes);
+}
+
 }  // namespace meg::logging

@@ -6,10 +6,10 @@
 #include <span>
 #include <unordered_set>
 
+#include "libmeg/base/wire_reader.h"
 #include "libmeg/text/printable.h"
 #include "libmeg/text/utf8.h"
 #include "libmeg/tokenizer/json/internal/text_file.h"
-#include "libmeg/tokenizer/json/internal/wire_reader.h"
 
 namespace meg::tokenizer::sentencepiece {
 

@@ -1,8 +1,8 @@
-#include "libmeg/tokenizer/json/internal/wire_reader.h"
+#include "libmeg/base/wire_reader.h"
 
 #include <limits>
 
-namespace meg::tokenizer {
+namespace meg {
 
 namespace {
 
@@ -87,4 +87,4 @@ Result<std::string_view> WireReader::length_delimited() {
   return bytes;
 }
 
-}  // namespace meg::tokenizer
+}  // namespace meg

@@ -6,7 +6,7 @@
 
 #include "libmeg/base/result.h"
 
-namespace meg::tokenizer {
+namespace meg {
 
 /// How a field of a Protocol Buffers message is written.
 enum class WireType : uint8_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
@@ -46,4 +46,4 @@ class WireReader {
   size_t at_ = 0;
 };
 
-}  // namespace meg::tokenizer
+}  // namespace meg
