@@ -81,6 +81,9 @@ struct TrainerHooks {
   std::function<void(const std::string& line)> print;
   /// The number of a signal at which to end after this step, saved; 0: none.
   std::function<int()> received_signal;
+  /// Called, if set, with the run as a checkpoint left it, before its data is built: may change
+  /// both, for a run that does not go on as it should.
+  std::function<Status(RunParts parts, TrainingProgress& progress)> loaded = {};
 };
 
 /// The result of one step, for tests and monitoring.
@@ -93,7 +96,8 @@ struct StepReport {
   logging::Losses auxiliary_losses;
   std::vector<double> micro_losses;
   Optimizer::Outcome outcome;
-  double loss_scale = 1;  ///< That the step used.
+  double loss_scale = 1;              ///< That the step used.
+  logging::IterationFigures figures;  ///< Those of the step in a log.
 };
 
 struct EvaluationReport {

@@ -183,6 +183,7 @@ Status Trainer::State::load() {
   report->times({"load-checkpoint"});
   saver.note_loaded(*checkpoint, progress.iteration);
   MEG_RETURN_IF_ERROR(count_unsaid_samples());
+  if (hooks.loaded) MEG_RETURN_IF_ERROR(hooks.loaded(parts(), progress));
   tell_other_batches();
   return {};
 }

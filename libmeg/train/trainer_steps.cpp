@@ -101,11 +101,11 @@ Result<StepReport> Trainer::State::compute_step(int64_t batch_size) {
 Status Trainer::State::train_step() {
   const int64_t batch_size =
       options.batch_schedule.batch_size_after(progress.consumed_train_samples);
-  const Result<StepReport> computed = advised(compute_step(batch_size));
+  Result<StepReport> computed = advised(compute_step(batch_size));
   if (!computed.has_value()) {
     return computed.error().with_prefix(fmt::format("iteration {}", progress.iteration + 1));
   }
-  const StepReport& step = *computed;
+  StepReport& step = *computed;
   // A skipped step does not move the schedule, but its samples are consumed: the next step reads
   // others. As in Megatron.
   if (!step.outcome.skipped) scheduler->step(batch_size);
@@ -129,8 +129,8 @@ Status Trainer::State::skip_step() {
   return {};
 }
 
-Status Trainer::State::report_step(const StepReport& step, int64_t batch_size) {
-  logging::IterationFigures figures;
+Status Trainer::State::report_step(StepReport& step, int64_t batch_size) {
+  logging::IterationFigures& figures = step.figures;
   figures.iteration = progress.iteration;
   figures.train_iters = train_iters;
   figures.consumed_train_samples = progress.consumed_train_samples;

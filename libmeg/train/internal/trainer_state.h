@@ -124,7 +124,8 @@ struct Trainer::State {
   /// ranks have them all.
   Status check_finite(const std::vector<MicroBatchLoss>& losses) const;
 
-  Status report_step(const StepReport& step, int64_t batch_size);
+  /// Completes the report of a step that was made.
+  Status report_step(StepReport& step, int64_t batch_size);
 
   /// Samples of each split consumed so far; nullopt: this run does not read the split.
   samples::PerSplit<std::optional<int64_t>> consumed_samples() const;
