@@ -6,7 +6,7 @@
 #include <string_view>
 #include <variant>
 
-#include "libmeg/checkpoint/dialects/mp_rank/training_args.h"
+#include "libmeg/checkpoint/dialects/mp_rank/run_arguments.h"
 #include "libmeg/checkpoint/inspect/checkpoint_summary.h"
 #include "libmeg/megatron/argument_table.h"
 #include "libmeg/megatron/field_reader.h"
@@ -43,38 +43,6 @@ bool is_among(const Names& names, std::string_view name) {
   return std::ranges::find(names, name) != std::end(names);
 }
 
-/// nullopt where args have no such field, or None.
-std::optional<FieldValue> value_in(const checkpoint::TrainingArgs& args, std::string_view name) {
-  const checkpoint::ArgValue* const found = args.find(name);
-  const auto* const list =
-      found != nullptr ? std::get_if<checkpoint::ArgValue::List>(&found->value) : nullptr;
-  if (list == nullptr) {
-    const std::optional<FieldValue> plain = args.field(name);
-    const bool is_none = plain && std::holds_alternative<std::monostate>(*plain);
-    return is_none ? std::nullopt : plain;
-  }
-  std::vector<std::string> words;
-  for (const checkpoint::ArgValue& element : *list) {
-    if (const auto* const text = std::get_if<std::string>(&element.value)) {
-      words.push_back(*text);
-    } else if (const auto* const integer = std::get_if<int64_t>(&element.value)) {
-      words.push_back(std::to_string(*integer));
-    } else if (const auto* const real = std::get_if<double>(&element.value)) {
-      words.push_back(fmt::format("{}", *real));
-    }
-  }
-  return words;
-}
-
-std::optional<FieldValue> value_of(const checkpoint::TrainingArgs& args, const ArgumentRow& row) {
-  if (auto found = value_in(args, row.dest)) return found;
-  for (const std::string_view name : megatron::words_of(row.older_dests)) {
-    if (name.starts_with('!')) continue;  // it said the opposite
-    if (auto found = value_in(args, name)) return found;
-  }
-  return std::nullopt;
-}
-
 std::string shown(const FieldValue& value) {
   if (const auto* text = std::get_if<std::string>(&value)) return text::printable(*text, kShown);
   return text::printable_name(megatron::field_text(value), kShown);
@@ -105,7 +73,7 @@ class RunTaker {
           read_data_args(reader, ignored);
         });
     // Megatron sets train_iters itself where samples are what is counted.
-    const bool counts_samples = value_in(recorded_, "train_samples").has_value();
+    const bool counts_samples = checkpoint::run_field(recorded_, "train_samples").has_value();
     std::vector<std::string_view> seen;
     for (const ArgumentRow& row : megatron::argument_rows(megatron::ArgumentFamily::kTraining)) {
       if (is_among(seen, row.dest)) continue;
@@ -122,7 +90,7 @@ class RunTaker {
 
  private:
   Status take(const ArgumentRow& row) {
-    const std::optional<FieldValue> found = value_of(recorded_, row);
+    const std::optional<FieldValue> found = checkpoint::run_argument(recorded_, row);
     if (!args_.given(row.dest)) {
       if (found) args_.set(row.dest, *found);
       return {};
@@ -142,14 +110,14 @@ class RunTaker {
 
   /// What changes a run's samples in a way that libmeg does not know.
   Status check_unused(const ArgumentRow& row) const {
-    const std::optional<FieldValue> found = value_of(recorded_, row);
+    const std::optional<FieldValue> found = checkpoint::run_argument(recorded_, row);
     if (!found) return {};
     const auto usual = megatron::parse_python_value(row.default_value);
     const auto* const flag = std::get_if<bool>(&*found);
     bool is_usual = (usual && megatron::same_field(*usual, *found)) ||
                     (flag != nullptr && !*flag && row.stored == "True");
     // Megatron sets it to seq_length.
-    if (const auto length = value_in(recorded_, "seq_length");
+    if (const auto length = checkpoint::run_field(recorded_, "seq_length");
         length && row.dest == "encoder_seq_length") {
       is_usual = megatron::same_field(*length, *found);
     }
@@ -176,7 +144,7 @@ Result<CheckpointRun> take_run_of_checkpoint(const std::string& load,
                     .iteration = summary.iteration,
                     .consumed_samples = {},
                     .notes = {}};
-  const auto consumed = value_in(recorded, "consumed_train_samples");
+  const auto consumed = checkpoint::run_field(recorded, "consumed_train_samples");
   const int64_t* const samples = consumed ? std::get_if<int64_t>(&*consumed) : nullptr;
   // Before the first step it is 0, and in args that some other program has written, too.
   if (samples != nullptr && (*samples > 0 || run.iteration.value_or(0) == 0)) {
