@@ -40,11 +40,12 @@ ORDER = {
     "parallel": "base text model libtorch",
     "nn": "base text megatron model checkpoint kernels libtorch parallel",
     "train": "base io text megatron model dataset samples checkpoint schedule logging kernels libtorch parallel nn",
+    "resume": "base model checkpoint samples schedule logging libtorch nn train",
     "generation": "base text tokenizer serving kernels libtorch parallel nn",
     "evaluation": "base io text tokenizer libtorch parallel nn",
     "app": "base text megatron model tokenizer dataset checkpoint libtorch parallel nn",
 }
-BELOW_THE_BOUNDARY = {"libtorch", "parallel", "nn", "train", "generation", "evaluation", "app"}
+BELOW_THE_BOUNDARY = {"libtorch", "parallel", "nn", "train", "resume", "generation", "evaluation", "app"}
 # The folders of a component that have an order of their own: what each may include of it besides itself.
 FOLDERS = {
     "checkpoint": {

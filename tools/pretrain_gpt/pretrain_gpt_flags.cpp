@@ -18,6 +18,7 @@
 #include "tools/common/flag_groups/device_flag.h"
 #include "tools/common/report.h"
 #include "tools/pretrain_gpt/pretrain_gpt_args.h"
+#include "tools/pretrain_gpt/run_of_checkpoint.h"
 
 namespace meg::tools {
 namespace {
@@ -82,6 +83,7 @@ bool args_lack_save_interval(const megatron::ArgumentValues& args) {
 /// What every run needs, in alternatives and unless a checkpoint gives it.
 std::vector<std::string> missing_flags(const PretrainFlags& run) {
   std::vector<std::string> missing;
+  if (run.may_be_of_checkpoint && !describes_model(run.args)) return missing;
   const auto need = [&](std::string_view names, std::initializer_list<std::string_view> dests) {
     if (!run.args.has_any(dests)) missing.emplace_back(names);
   };
@@ -96,6 +98,7 @@ std::vector<std::string> missing_flags(const PretrainFlags& run) {
     need("--micro-batch-size or --global-batch-size", {"micro_batch_size", "global_batch_size"});
   }
   need("--train-iters or --train-samples", {"train_iters", "train_samples"});
+  if (run.may_be_of_checkpoint) need("--lr", {"lr"});
   need("--data-path or --mock-data",
        {"data_path", "train_data_path", "valid_data_path", "test_data_path", "data_args_path",
         "per_split_data_args_path", "mock_data"});
@@ -248,13 +251,19 @@ void declare_pretrain_flags(Flags& flags, PretrainFlags& run) {
                "print all arguments of the run at its start, as Megatron does");
   declare_own_data_flags(flags, run.data);
   flags.also_requires([&run] { return missing_flags(run); });
-  flags.arguments(
-      megatron::argument_rows(megatron::ArgumentFamily::kTraining),
-      {.reads = pretrain_fields(), .required = {"lr"}, .idle = {}, .idle_fields = idle_fields()},
-      &run.args);
+  flags.arguments(megatron::argument_rows(megatron::ArgumentFamily::kTraining),
+                  {.reads = pretrain_fields(),
+                   .required = run.may_be_of_checkpoint ? std::vector<std::string_view>()
+                                                        : std::vector<std::string_view>{"lr"},
+                   .idle = {},
+                   .idle_fields = idle_fields()},
+                  &run.args);
 }
 
 Status finish_pretrain_flags(const Flags& flags, PretrainFlags& run) {
+  if (run.may_be_of_checkpoint && !describes_model(run.args)) {
+    MEG_RETURN_IF_ERROR(take_run_of_checkpoint(pretrain_fields(), run.args));
+  }
   MEG_RETURN_IF_ERROR(check_precision(run.args));
   const megatron::FieldLookup fields = run.args.lookup();
   megatron::FieldReader args(fields);

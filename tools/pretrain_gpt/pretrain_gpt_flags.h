@@ -27,6 +27,9 @@ struct PretrainFlags {
   bool is_hybrid = false;  ///< Whether a hybrid layer pattern gave the layers; args are GPT's.
   std::string settings;    ///< Flags::settings(), which ranks compare.
   std::string tokenizer_origin;  ///< app::TokenizerOrigin::of_checkpoint.
+  /// Set before the flags are declared: a command line that describes no model means the run in the
+  /// args of --load.
+  bool may_be_of_checkpoint = false;
 };
 
 /// Declares every flag of the trainer.

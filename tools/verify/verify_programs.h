@@ -13,5 +13,7 @@ int verify_dataset_main(int argc, const char* const* argv);
 int verify_checkpoint_main(int argc, const char* const* argv);
 int verify_diff_main(int argc, const char* const* argv);
 int verify_manifest_main(int argc, const char* const* argv);
+/// Starts the program that computes the steps, which needs LibTorch; returns only with an error.
+int verify_resume_main(int argc, const char* const* argv);
 
 }  // namespace meg::tools

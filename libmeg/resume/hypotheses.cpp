@@ -1,0 +1,278 @@
+#include "libmeg/resume/hypotheses.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "libmeg/libtorch/torch_guard.h"
+#include "libmeg/schedule/scheduler_flags.h"
+
+// Each hypothesis is the trainer's own resume with one thing changed: in its options, where the
+// fault is a flag, or between the load and the first step, where it is a part that was lost.
+
+namespace meg::resume {
+namespace {
+
+using train::RunParts;
+using train::TrainerOptions;
+using train::TrainingProgress;
+
+struct Zeroed {
+  bool exp_avg = true, exp_avg_sq = true;
+};
+
+Status zero_moments(RunParts parts, Zeroed zeroed) {
+  return libtorch::torch_guard([&]() -> Status {
+    MEG_ASSIGN_OR_RETURN(const std::vector<train::Optimizer::ParameterState> states,
+                         parts.optimizer.states());
+    for (const train::Optimizer::ParameterState& state : states) {
+      if (zeroed.exp_avg) state.exp_avg.zero_();
+      if (zeroed.exp_avg_sq) state.exp_avg_sq.zero_();
+    }
+    return parts.optimizer.take_states(states);
+  });
+}
+
+Status restart_schedule(const TrainerOptions& options, RunParts parts) {
+  MEG_ASSIGN_OR_RETURN(parts.scheduler, schedule::get_optimizer_param_scheduler(options.schedule));
+  return {};
+}
+
+void add_optimizer(const ResumeCase& resumed, std::vector<Hypothesis>& all) {
+  if (!resumed.state.optimizer.has_value()) return;
+  all.push_back({.name = "optimizer-not-loaded",
+                 .cause = "the optimizer and the schedule were not loaded, as with `no_load_optim`",
+                 .first = FirstChange::kSchedule,
+                 .options = [](TrainerOptions& run) { run.checkpoints.no_load_optim = true; }});
+  all.push_back({.name = "optimizer-state-lost",
+                 .cause =
+                     "the optimizer's moments and its step counter started from zero, the schedule "
+                     "went on",
+                 .first = FirstChange::kUpdate,
+                 .loaded = [](RunParts parts, TrainingProgress&) {
+                   parts.optimizer.set_updates(0);
+                   return zero_moments(parts, {});
+                 }});
+  all.push_back(
+      {.name = "moments-zeroed",
+       .cause = "the optimizer's moments were zero, its step counter went on",
+       .first = FirstChange::kUpdate,
+       .loaded = [](RunParts parts, TrainingProgress&) { return zero_moments(parts, {}); }});
+  all.push_back({.name = "exp-avg-zeroed",
+                 .cause = "the optimizer's first moment (exp_avg) was zero",
+                 .first = FirstChange::kUpdate,
+                 .loaded = [](RunParts parts, TrainingProgress&) {
+                   return zero_moments(parts, {.exp_avg = true, .exp_avg_sq = false});
+                 }});
+  all.push_back({.name = "exp-avg-sq-zeroed",
+                 .cause = "the optimizer's second moment (exp_avg_sq) was zero",
+                 .first = FirstChange::kUpdate,
+                 .loaded = [](RunParts parts, TrainingProgress&) {
+                   return zero_moments(parts, {.exp_avg = false, .exp_avg_sq = true});
+                 }});
+  all.push_back({.name = "step-counter-restarted",
+                 .cause = "the optimizer's step counter started from zero, and with it Adam's bias "
+                          "correction; the moments were loaded",
+                 .first = FirstChange::kUpdate,
+                 .loaded = [](RunParts parts, TrainingProgress&) {
+                   parts.optimizer.set_updates(0);
+                   return Status();
+                 }});
+}
+
+void add_schedule(const ResumeCase& resumed, std::vector<Hypothesis>& all) {
+  if (!resumed.state.opt_param_scheduler.has_value()) return;
+  all.push_back({.name = "schedule-restarted",
+                 .cause = "the schedule of learning rate and weight decay started from zero",
+                 .first = FirstChange::kSchedule,
+                 .loaded = [options = &resumed.options](RunParts parts, TrainingProgress&) {
+                   return restart_schedule(*options, parts);
+                 }});
+  all.push_back({.name = "schedule-of-flags",
+                 .cause = "learning rate and weight decay came from the flags instead of the "
+                          "checkpoint, as with `override_opt_param_scheduler`",
+                 .first = FirstChange::kSchedule,
+                 .options = [](TrainerOptions& run) {
+                   run.schedule.use_checkpoint_opt_param_scheduler = false;
+                   run.schedule.override_opt_param_scheduler = true;
+                 }});
+  all.push_back({.name = "schedule-of-checkpoint",
+                 .cause = "learning rate and weight decay came from the checkpoint instead of the "
+                          "flags, as with `use_checkpoint_opt_param_scheduler`",
+                 .first = FirstChange::kSchedule,
+                 .options = [](TrainerOptions& run) {
+                   run.schedule.override_opt_param_scheduler = false;
+                   run.schedule.use_checkpoint_opt_param_scheduler = true;
+                 }});
+  // What Megatron's groups have until the schedule's first step of its own.
+  all.push_back({.name = "no-weight-decay",
+                 .cause = "no weight decay was applied",
+                 .first = FirstChange::kUpdate,
+                 .options = [](TrainerOptions& run) {
+                   run.schedule.weight_decay = 0;
+                   run.schedule.start_weight_decay = run.schedule.end_weight_decay = std::nullopt;
+                   run.schedule.weight_decay_incr_style = schedule::WeightDecayIncrStyle::kConstant;
+                   run.schedule.use_checkpoint_opt_param_scheduler = false;
+                   run.schedule.override_opt_param_scheduler = true;
+                 }});
+}
+
+void add_precision(const ResumeCase& resumed, std::vector<Hypothesis>& all) {
+  const TrainerOptions& run = resumed.options;
+  if (run.model.params_dtype == at::kFloat) return;
+  all.push_back({.name = "masters-of-16-bits",
+                 .cause = "the fp32 masters were made from the 16-bit weights instead of loaded",
+                 .first = FirstChange::kUpdate,
+                 .loaded = [](RunParts parts, TrainingProgress&) {
+                   return parts.optimizer.copy_model_to_masters();
+                 }});
+  const bool is_dynamic = run.model.params_dtype == at::kHalf && run.loss_scale.value_or(0) == 0;
+  if (!is_dynamic) return;
+  all.push_back({.name = "loss-scale-reset",
+                 .cause = "the loss scale started again at `initial_loss_scale`",
+                 .first = FirstChange::kSchedule,
+                 .loaded = [scaler = run.loss_scaler](RunParts parts, TrainingProgress&) {
+                   return parts.optimizer.scaler()->load_state_dict(
+                       {.scale = static_cast<float>(scaler.initial_scale),
+                        .growth_tracker = 0,
+                        .hysteresis_tracker = scaler.hysteresis});
+                 }});
+}
+
+void add_samples(const ResumeCase& resumed, std::vector<Hypothesis>& all) {
+  const TrainerOptions& run = resumed.options;
+  const int64_t consumed = resumed.state.consumed_train_samples;
+  const int64_t batch = run.batch_schedule.batch_size_after(consumed);
+  if (consumed > 0) {
+    Hypothesis restarted = shifted_samples(-consumed);
+    restarted.name = "samples-restarted";
+    restarted.cause = "the samples started again with the first one";
+    all.push_back(std::move(restarted));
+  }
+  for (const int64_t batches : {-1, 1, -2, 2}) {
+    if (consumed + batches * batch > 0) all.push_back(shifted_samples(batches * batch));
+  }
+  const auto with_seed = [&](int64_t seed) {
+    if (seed == run.data.seed) return;
+    all.push_back(
+        {.name = "other-seed",
+         .cause = fmt::format("the samples are those of `seed` {}, not {}", seed, run.data.seed),
+         .options = [seed](TrainerOptions& other) { other.data.seed = seed; }});
+  };
+  const auto saved_seed = resumed.state.args.field("seed");
+  const int64_t* const seed = saved_seed ? std::get_if<int64_t>(&*saved_seed) : nullptr;
+  if (seed != nullptr) with_seed(*seed);
+  for (const int64_t other : {int64_t{1234}, int64_t{42}, run.data.seed + 1, run.data.seed - 1}) {
+    if (other > 0 && (seed == nullptr || other != *seed)) with_seed(other);
+  }
+  std::vector<std::string> splits;
+  const auto with_split = [&](const std::string& split) {
+    const bool is_known = split == run.data.split || std::ranges::count(splits, split) != 0;
+    if (is_known || !run.data.blend.has_value()) return;
+    splits.push_back(split);
+    all.push_back(
+        {.name = "other-split",
+         .cause = fmt::format("the samples are those of `split` {}, not {}", split, run.data.split),
+         .options = [split](TrainerOptions& other) { other.data.split = split; }});
+  };
+  const auto saved_split = resumed.state.args.field("split");
+  const std::string* const split = saved_split ? std::get_if<std::string>(&*saved_split) : nullptr;
+  if (split != nullptr) with_split(*split);
+  for (const char* usual : {"969, 30, 1", "949,50,1", "100,0,0", "99,1,0", "98,2,0", "90,10,0"}) {
+    with_split(usual);
+  }
+}
+
+void add_blends(const ResumeCase& resumed, std::vector<Hypothesis>& all) {
+  const auto& blend = resumed.options.data.blend;
+  if (!blend.has_value() || blend->prefixes.size() < 2) return;
+  const auto with_blend = [&](const std::string& what, samples::Blend other) {
+    all.push_back({.name = "other-blend",
+                   .cause = "the samples are those of another `data_path`: " + what,
+                   .options = [other](TrainerOptions& run) { run.data.blend = other; }});
+  };
+  samples::Blend reversed = *blend;
+  std::ranges::reverse(reversed.prefixes);
+  with_blend("its datasets in reversed order", reversed);
+  if (blend->weights.has_value()) {
+    samples::Blend equal = *blend;
+    std::ranges::fill(*equal.weights, 1.0);
+    with_blend("its datasets with equal weights", std::move(equal));
+    std::ranges::reverse(*reversed.weights);
+    with_blend("its datasets and weights in reversed order", std::move(reversed));
+  }
+  constexpr size_t kMostLeftOut = 8;
+  for (size_t i = 0; i < std::min(blend->prefixes.size(), kMostLeftOut); ++i) {
+    samples::Blend fewer = *blend;
+    const auto at = static_cast<std::ptrdiff_t>(i);
+    fewer.prefixes.erase(fewer.prefixes.begin() + at);
+    if (fewer.weights.has_value()) fewer.weights->erase(fewer.weights->begin() + at);
+    with_blend("without " + blend->prefixes[i], std::move(fewer));
+  }
+}
+
+void add_weights(const ResumeCase& resumed, std::vector<Hypothesis>& all) {
+  for (const int64_t iteration : resumed.other_iterations) {
+    all.push_back(
+        {.name = "weights-of-another-iteration",
+         .cause = fmt::format("the weights are those of iteration {}", iteration),
+         .loaded = [options = &resumed.options, iteration](RunParts parts, TrainingProgress&) {
+           train::CheckpointOptions other = options->checkpoints;
+           other.ckpt_step = iteration;
+           other.finetune = true;
+           const auto quiet = [](const std::string&) {};
+           MEG_ASSIGN_OR_RETURN(const auto opened, train::open_checkpoint(other, quiet));
+           const auto& args = options->args;
+           return train::load_checkpoint(
+                      *opened, other, [&args](std::string_view name) { return args.field(name); },
+                      parts, quiet)
+               .status();
+         }});
+  }
+}
+
+void add_dropout(const ResumeCase& resumed, std::vector<Hypothesis>& all) {
+  const nn::GptOptions& model = resumed.options.model;
+  if (model.hidden_dropout == 0 && model.attention_dropout == 0) return;
+  all.push_back({.name = "random-states-restarted",
+                 .cause = "the random states of dropout were not loaded, as with `no_load_rng`",
+                 .options = [](TrainerOptions& run) { run.checkpoints.no_load_rng = true; }});
+}
+
+}  // namespace
+
+Hypothesis shifted_samples(int64_t shift) {
+  return {.name = "samples-shifted",
+          .cause = fmt::format("the samples are {} {} than those that were due", std::abs(shift),
+                               shift > 0 ? "later" : "earlier"),
+          .loaded =
+              [shift](RunParts, TrainingProgress& progress) {
+                progress.consumed_train_samples += shift;
+                return Status();
+              },
+          .sample_shift = shift};
+}
+
+std::vector<Hypothesis> hypotheses_of(const ResumeCase& resumed) {
+  std::vector<Hypothesis> all;
+  add_optimizer(resumed, all);
+  add_schedule(resumed, all);
+  add_precision(resumed, all);
+  add_samples(resumed, all);
+  add_blends(resumed, all);
+  add_weights(resumed, all);
+  add_dropout(resumed, all);
+  return all;
+}
+
+std::vector<std::string> hypotheses_not_tried() {
+  return {"a tied embedding whose copies differ (verify checkpoint compares those in the files)",
+          "shards of tensor-, pipeline- or data-parallel ranks exchanged",
+          "another tokenizer or another order of its ids",
+          "seeds, splits and blends other than the usual ones and those in the checkpoint",
+          "two faults at once"};
+}
+
+}  // namespace meg::resume

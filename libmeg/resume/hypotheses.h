@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "libmeg/base/result.h"
+#include "libmeg/checkpoint/training/training_state.h"
+#include "libmeg/train/trainer.h"
+
+namespace meg::resume {
+
+/// Which figures a fault of a resumed run changes first.
+enum class FirstChange : uint8_t {
+  kSchedule,  ///< The learning rate, the loss scale or another figure that no weight decides.
+  kLoss,      ///< The loss of the first step: other samples, weights or random states.
+  kUpdate,    ///< The first update, so the loss of the second step.
+};
+
+/// A way in which a run does not go on as it should.
+struct Hypothesis {
+  std::string name;   ///< One word of its kind, such as "moments-zeroed".
+  std::string cause;  ///< What happened, in words.
+  FirstChange first = FirstChange::kLoss;
+  std::function<void(train::TrainerOptions&)> options = {};  ///< Changes the run; may be empty.
+  /// Changes what was loaded; may be empty.
+  std::function<Status(train::RunParts, train::TrainingProgress&)> loaded = {};
+  int64_t sample_shift = 0;  ///< Samples by which the run reads others than it counts.
+};
+
+/// What hypotheses are made of.
+struct ResumeCase {
+  train::TrainerOptions options;          ///< Of the run as it should go on; loads the checkpoint.
+  checkpoint::TrainingState state;        ///< Of the checkpoint, without tensors.
+  std::vector<int64_t> other_iterations;  ///< Of other checkpoints in the same folder.
+};
+
+/// All that are tried for this run, the likeliest first. The case must outlive them.
+std::vector<Hypothesis> hypotheses_of(const ResumeCase& resumed);
+
+/// The run reads samples that begin `shift` after those that are due.
+Hypothesis shifted_samples(int64_t shift);
+
+/// What no log of losses, norms, rates and scales can show, or is not tried, for a report.
+std::vector<std::string> hypotheses_not_tried();
+
+}  // namespace meg::resume
