@@ -35,8 +35,14 @@ Status zero_moments(RunParts parts, Zeroed zeroed) {
   });
 }
 
-Status restart_schedule(const TrainerOptions& options, RunParts parts) {
-  MEG_ASSIGN_OR_RETURN(parts.scheduler, schedule::get_optimizer_param_scheduler(options.schedule));
+Status restart_schedule(const ResumeCase& resumed, RunParts parts) {
+  MEG_ASSIGN_OR_RETURN(parts.scheduler,
+                       schedule::get_optimizer_param_scheduler(resumed.options.schedule));
+  // The optimizer came with the rates of the step that was due.
+  const auto& optimizer = resumed.state.optimizer;
+  if (optimizer.has_value()) {
+    parts.scheduler.set_next_rates(optimizer->decay.lr, optimizer->decay.weight_decay);
+  }
   return {};
 }
 
@@ -87,8 +93,8 @@ void add_schedule(const ResumeCase& resumed, std::vector<Hypothesis>& all) {
   all.push_back({.name = "schedule-restarted",
                  .cause = "the schedule of learning rate and weight decay started from zero",
                  .first = FirstChange::kSchedule,
-                 .loaded = [options = &resumed.options](RunParts parts, TrainingProgress&) {
-                   return restart_schedule(*options, parts);
+                 .loaded = [&resumed](RunParts parts, TrainingProgress&) {
+                   return restart_schedule(resumed, parts);
                  }});
   all.push_back({.name = "schedule-of-flags",
                  .cause = "learning rate and weight decay came from the flags instead of the "
@@ -141,6 +147,15 @@ void add_precision(const ResumeCase& resumed, std::vector<Hypothesis>& all) {
                  }});
 }
 
+/// Options with other samples, whose index caches stay out of the run's.
+template <class Change>
+std::function<void(TrainerOptions&)> with_data(const ResumeCase& resumed, Change change) {
+  return [change, folder = resumed.cache_path](TrainerOptions& run) {
+    change(run.data);
+    run.data.cache_path = folder;
+  };
+}
+
 void add_samples(const ResumeCase& resumed, std::vector<Hypothesis>& all) {
   const TrainerOptions& run = resumed.options;
   const int64_t consumed = resumed.state.consumed_train_samples;
@@ -191,7 +206,7 @@ void add_blends(const ResumeCase& resumed, std::vector<Hypothesis>& all) {
   const auto with_blend = [&](const std::string& what, samples::Blend other) {
     all.push_back({.name = "other-blend",
                    .cause = "the samples are those of another `data_path`: " + what,
-                   .options = [other](TrainerOptions& run) { run.data.blend = other; }});
+                   .options = with_data(resumed, [other](auto& data) { data.blend = other; })});
   };
   samples::Blend reversed = *blend;
   std::ranges::reverse(reversed.prefixes);
@@ -272,6 +287,7 @@ std::vector<std::string> hypotheses_not_tried() {
           "shards of tensor-, pipeline- or data-parallel ranks exchanged",
           "another tokenizer or another order of its ids",
           "seeds, splits and blends other than the usual ones and those in the checkpoint",
+          "fp32 masters made from 16-bit weights, where that changes less than the tolerance",
           "two faults at once"};
 }
 

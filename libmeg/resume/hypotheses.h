@@ -34,6 +34,8 @@ struct ResumeCase {
   train::TrainerOptions options;          ///< Of the run as it should go on; loads the checkpoint.
   checkpoint::TrainingState state;        ///< Of the checkpoint, without tensors.
   std::vector<int64_t> other_iterations;  ///< Of other checkpoints in the same folder.
+  /// A folder for index caches of other samples, which are no part of the run.
+  std::string cache_path;
 };
 
 /// All that are tried for this run, the likeliest first. The case must outlive them.

@@ -197,6 +197,20 @@ class Judge {
 
 }  // namespace
 
+const Trial* Verdict::likely() const {
+  constexpr double kExplained = 0.01;
+  constexpr double kAhead = 10;
+  if (trials.empty() || trials.front().fits()) return nullptr;
+  const Trial& best = trials.front();
+  if (best.misfit > kExplained * largest_misfit(figures)) return nullptr;
+  const bool is_alone = trials.size() == 1 || trials[1].misfit > kAhead * best.misfit;
+  return is_alone ? &best : nullptr;
+}
+
+const Trial* Verdict::cause() const {
+  return !trials.empty() && trials.front().fits() ? trials.data() : likely();
+}
+
 Result<Verdict> judge_resume(const ResumeCase& resumed,
                              std::span<const logging::LoggedInterval> lines,
                              const JudgeOptions& options) {

@@ -41,6 +41,13 @@ struct Verdict {
   std::vector<std::string> untried;     ///< Names that were left out, as another one fits.
 
   bool equal() const { return largest_misfit(figures) <= 1; }
+
+  /// The hypothesis that explains nearly all, where none fits: a fault may make small differences
+  /// between two programs large. nullptr if there is none, or more than one.
+  const Trial* likely() const;
+
+  /// The first that fits, or the likely one; nullptr if there is none.
+  const Trial* cause() const;
 };
 
 /// Computes the steps of a log's lines with the trainer and compares; where they differ, computes

@@ -68,6 +68,13 @@ class OptimizerParamScheduler {
   /// Called after an update that was not skipped. increment: its samples, >= 0.
   void step(int64_t increment);
 
+  /// Sets what the next update uses, until the next step: the rates of an optimizer that was loaded
+  /// without its schedule.
+  void set_next_rates(double lr, double weight_decay) {
+    lr_ = lr;
+    weight_decay_ = weight_decay;
+  }
+
   /// The fields of a checkpoint's `opt_param_scheduler`, in Megatron's order.
   std::vector<std::pair<std::string, megatron::FieldValue>> state_dict() const;
 

@@ -4,11 +4,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <system_error>
+#include <utility>
 #include <vector>
 
 #include "libmeg/checkpoint/training/read_training_state.h"
@@ -72,6 +76,33 @@ std::vector<int64_t> other_iterations(const checkpoint::CheckpointFolder& folder
   return iterations;
 }
 
+/// A new folder, removed with what is in it at the end.
+class ScratchFolder {
+ public:
+  static Result<ScratchFolder> create() {
+    std::error_code error;
+    std::string path = std::filesystem::temp_directory_path(error) / "verify-resume-XXXXXX";
+    if (error || ::mkdtemp(path.data()) == nullptr) return errno_error(errno, path);
+    return ScratchFolder(std::move(path));
+  }
+
+  ScratchFolder(ScratchFolder&& other) noexcept : path_(std::exchange(other.path_, {})) {}
+
+  ScratchFolder& operator=(ScratchFolder&&) = delete;
+
+  ~ScratchFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+  }
+
+  const std::string& path() const { return path_; }
+
+ private:
+  explicit ScratchFolder(std::string path) : path_(std::move(path)) {}
+
+  std::string path_;
+};
+
 /// Bytes that programs may still take without swapping.
 std::optional<double> available_memory() {
   std::ifstream lines("/proc/meminfo");
@@ -105,13 +136,17 @@ bool drops_otherwise(const train::TrainerOptions& options, const checkpoint::Tra
   return !state.rng.has_value() || state.rng->cpu_tracker.empty();
 }
 
-Result<resume::ResumeCase> resume_case(Arguments& arguments, ResumeAnswer& answer) {
+Result<resume::ResumeCase> resume_case(Arguments& arguments, const std::string& cache_path,
+                                       ResumeAnswer& answer) {
   PretrainFlags& run = arguments.run;
   MEG_ASSIGN_OR_RETURN(const Vocabulary vocabulary,
                        build_vocabulary(run, [](const std::string&) {}));
   MEG_RETURN_IF_ERROR(make_one_rank(run));
   MEG_ASSIGN_OR_RETURN(const parallel::ParallelState ranks, connect_ranks(run.args, run.device));
   resume::ResumeCase resumed;
+  resumed.cache_path = cache_path;
+  // Without a folder of theirs they would be written beside the dataset.
+  if (!run.data.cache_path.has_value()) run.data.cache_path = cache_path;
   MEG_ASSIGN_OR_RETURN(resumed.options, resolve_pretrain_flags(run, vocabulary, ranks));
   if (!resumed.options.checkpoints.load.has_value()) {
     return Status(StatusCode::kInvalidArgument, "--load is required");
@@ -138,7 +173,9 @@ Result<ResumeAnswer> answer_of(Arguments& arguments) {
   answer.run = describes_model(arguments.run.args)
                    ? "the flags of the command line"
                    : "the args of the checkpoint, beside the flags of the command line";
-  MEG_ASSIGN_OR_RETURN(const resume::ResumeCase resumed, resume_case(arguments, answer));
+  MEG_ASSIGN_OR_RETURN(const ScratchFolder scratch, ScratchFolder::create());
+  MEG_ASSIGN_OR_RETURN(const resume::ResumeCase resumed,
+                       resume_case(arguments, scratch.path(), answer));
   MEG_RETURN_IF_ERROR(check_memory(resumed.options));
   MEG_ASSIGN_OR_RETURN(logging::LoggedResume found, logging::find_resume(log, answer.iteration));
   answer.lines = std::move(found.lines);

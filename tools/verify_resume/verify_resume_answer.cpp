@@ -32,9 +32,15 @@ void print_figures(const std::vector<ComparedFigure>& figures) {
   }
 }
 
-void print_trials(const std::vector<Trial>& trials) {
+void print_trials(const resume::Verdict& verdict) {
+  const std::vector<Trial>& trials = verdict.trials;
   const auto fits = std::ranges::count_if(trials, [](const Trial& trial) { return trial.fits(); });
-  if (fits == 0) fmt::print("cause: none of the {} hypotheses fits\n", trials.size());
+  if (const Trial* const likely = verdict.likely()) {
+    fmt::print("likely cause: {} ({}, misfit {} of {})\n", with_flags(likely->cause), likely->name,
+               misfit_text(likely->misfit), misfit_text(largest_misfit(verdict.figures)));
+  } else if (fits == 0) {
+    fmt::print("cause: none of the {} hypotheses fits\n", trials.size());
+  }
   for (const Trial& trial : trials) {
     if (!trial.fits()) continue;
     fmt::print("{}: {} ({}, misfit {})\n", &trial == trials.data() ? "cause" : "or",
@@ -75,12 +81,11 @@ std::string difference_text(const ResumeAnswer& answer) {
   const auto differs =
       std::ranges::find_if(figures, [](const ComparedFigure& figure) { return figure.misfit > 1; });
   if (differs == figures.end()) return "";
-  const std::vector<Trial>& trials = answer.verdict.trials;
-  const bool is_found = !trials.empty() && trials.front().fits();
+  const Trial* const cause = answer.verdict.cause();
   return fmt::format("{}: {} of iteration {}: expected {:.8g} as after {}, found {:.8g}: {}",
                      answer.log, differs->name, differs->iteration, differs->computed,
                      answer.checkpoint, differs->logged,
-                     is_found ? trials.front().cause : "for no reason that was tried");
+                     cause != nullptr ? cause->cause : "for no reason that was tried");
 }
 
 void print_answer(const ResumeAnswer& answer) {
@@ -95,7 +100,7 @@ void print_answer(const ResumeAnswer& answer) {
     fmt::print("equal\n");
     return;
   }
-  print_trials(answer.verdict.trials);
+  print_trials(answer.verdict);
   if (!answer.verdict.untried.empty()) {
     fmt::print("not tried, as a cause was found: {}\n", fmt::join(answer.verdict.untried, ", "));
   }
@@ -118,6 +123,8 @@ ordered_json answer_json(const ResumeAnswer& answer) {
     object["notes"].push_back(with_flags(text));
   }
   object["figures"] = figures_json(answer.verdict.figures);
+  const Trial* const likely = answer.verdict.likely();
+  object["likely_cause"] = likely != nullptr ? ordered_json(likely->name) : ordered_json();
   object["causes"] = ordered_json::array();
   object["hypotheses"] = ordered_json::array();
   for (const Trial& trial : answer.verdict.trials) {
