@@ -36,6 +36,7 @@ try:
     from megatron.core.optimizer_param_scheduler import OptimizerParamScheduler
     from megatron.core.pipeline_parallel.schedules import forward_backward_no_pipelining
     from megatron.core.tokenizers import MegatronTokenizer
+    from torch.utils.tensorboard import SummaryWriter
 
     from megatron_core import models as core
     from reference import files as reference_files
@@ -69,7 +70,7 @@ class Resumed:
         self.flags, self.fault = flags, fault
         state = self.state_of(folder, SAVED)
         args = argparse.Namespace(**(vars(state["args"]) | {"transformer_impl": "local"}))
-        self.args, self.state = args, state
+        self.args, self.state, self.points = args, state, []
         weights = self.state_of(folder, fault.get("weights", SAVED))["model"]
         module = core.make_model(args, is_fp16=args.fp16)
         module.load_state_dict(weights)
@@ -151,6 +152,15 @@ class Resumed:
             self.scheduler.step(batch)
         return (total[0] / total[1]).item(), done, norm
 
+    def write_curves(self, folder):
+        """As training_log has them."""
+        writer = SummaryWriter(folder)
+        for iteration, consumed, values in self.points:
+            for tag, value in values.items():
+                writer.add_scalar(tag, value, iteration)
+                writer.add_scalar(f"{tag} vs samples", value, consumed)
+        writer.close()
+
     def lines(self, cwd, steps=STEPS):
         """training_log's, of --log-interval 1."""
         consumed, samples, lines = self.state["args"].consumed_train_samples, self.samples(cwd), []
@@ -163,6 +173,9 @@ class Resumed:
             line += f" lm loss: {loss:.6E} |" if done else ""
             line += f" loss scale: {self.optimizer.get_loss_scale().item():.1f} |"
             line += f" grad norm: {norm:.3f} |" if done else ""
+            self.points.append((iteration, consumed, {
+                "learning-rate": self.optimizer.param_groups[0]["lr"], "batch-size": BATCH, "lm loss": loss,
+                "loss-scale": self.optimizer.get_loss_scale().item(), "grad-norm": norm}))
             lines.append(line + f" number of skipped iterations: {int(not done):3d} | number of nan iterations:   0 |")
         return "\n".join(lines) + "\n"
 
@@ -243,6 +256,16 @@ class MegatronCoreResumes(unittest.TestCase):
                 answer = self.judge({}, *flags)
                 print(f"healthy {flags}: {max(figure['misfit'] for figure in answer['figures']):.2g}")
                 self.assertTrue(answer["equal"], answer["figures"])
+
+    def test_curves_are_as_good_as_lines(self):
+        folder = self.checkpoint(data=self.DATA)
+        for number, (fault, causes) in enumerate((({}, []), ({"zeroed": ("exp_avg",)}, ["exp-avg-zeroed"]))):
+            resumed = Resumed(folder, self.DATA, fault)
+            resumed.lines(self.folder)
+            resumed.write_curves(f"curves{number}")
+            done = self.run_program("verify", "resume", "--load", folder, "--tensorboard", f"curves{number}", "--device",
+                                    "cpu", "--json", codes=(1 if causes else 0,))
+            self.assertEqual(json.loads(done.stdout)["causes"], causes)
 
     def test_lost_optimizers_are_found(self):
         self.expect("optimizer-not-loaded", {"no_optimizer": True, "no_schedule": True})

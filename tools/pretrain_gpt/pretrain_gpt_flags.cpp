@@ -17,8 +17,8 @@
 #include "tools/common/checkpoint_tokenizer.h"
 #include "tools/common/flag_groups/device_flag.h"
 #include "tools/common/report.h"
+#include "tools/common/run_of_checkpoint.h"
 #include "tools/pretrain_gpt/pretrain_gpt_args.h"
-#include "tools/pretrain_gpt/run_of_checkpoint.h"
 
 namespace meg::tools {
 namespace {

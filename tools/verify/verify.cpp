@@ -17,17 +17,18 @@ int usage_main(int argc, const char* const* argv) {
   std::string what;
   Flags flags("verify",
               "checks datasets, checkpoints and runs: verify dataset PREFIX, verify checkpoint "
-              "DIR, verify diff A B, verify manifest DIR, verify resume --load DIR --log FILE.");
+              "DIR, verify diff A B, verify manifest DIR, verify resume --load DIR --log FILE, "
+              "verify run LOG.");
   flags.examples({"verify dataset corpus_text_document", "verify checkpoint checkpoints",
                   "verify diff checkpoints checkpoints_tp2_pp4",
                   "verify resume --load checkpoints --ckpt-step 5000 --log run.log"});
   flags.positional("WHAT", &what, "what to check; see also verify WHAT --help")
-      .choices({"dataset", "checkpoint", "diff", "manifest", "resume"});
+      .choices({"dataset", "checkpoint", "diff", "manifest", "resume", "run"});
   const std::string path = argc > 1 ? argv[1] : "";
   if (const std::string command = verify_command_for(path); !command.empty()) {
     return fail_usage(make_error(StatusCode::kInvalidArgument,
-                                 "{}: expected dataset, checkpoint, diff, manifest or resume "
-                                 "before it, found a {}: verify {} {}",
+                                 "{}: expected dataset, checkpoint, diff, manifest, resume or "
+                                 "run before it, found a {}: verify {} {}",
                                  path, command, command, path));
   }
   // After a word that names nothing, the flags of what it was meant to name are no fault.
@@ -42,6 +43,7 @@ int main(int argc, const char* const* argv) {
   if (what == "checkpoint") return verify_checkpoint_main(argc - 1, argv + 1);
   if (what == "diff") return verify_diff_main(argc - 1, argv + 1);
   if (what == "manifest") return verify_manifest_main(argc - 1, argv + 1);
+  if (what == "run") return verify_run_main(argc - 1, argv + 1);
   if (what == "resume") return verify_resume_main(argc - 1, argv + 1);
   return usage_main(argc, argv);
 }

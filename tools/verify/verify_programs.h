@@ -13,7 +13,10 @@ int verify_dataset_main(int argc, const char* const* argv);
 int verify_checkpoint_main(int argc, const char* const* argv);
 int verify_diff_main(int argc, const char* const* argv);
 int verify_manifest_main(int argc, const char* const* argv);
-/// Starts the program that computes the steps, which needs LibTorch; returns only with an error.
+/// With --dry-run says what a resume would take from where; else starts the program that computes
+/// the steps, which needs LibTorch, and returns only with an error.
 int verify_resume_main(int argc, const char* const* argv);
+int plan_resume_main(int argc, const char* const* argv);
+int verify_run_main(int argc, const char* const* argv);
 
 }  // namespace meg::tools

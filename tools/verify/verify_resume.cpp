@@ -3,9 +3,12 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <span>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <vector>
 
@@ -15,6 +18,13 @@
 namespace meg::tools {
 
 int verify_resume_main(int argc, const char* const* argv) {
+  const std::span all(argv, static_cast<size_t>(argc));
+  // What says nothing of a log is answered without LibTorch.
+  const bool computes = std::ranges::none_of(all, [](std::string_view word) {
+    return word == "--dry-run" || word == "--dry_run" || word == "--help" || word == "-h" ||
+           word == "--version" || word == "--list-arguments";
+  });
+  if (!computes) return plan_resume_main(argc, argv);
   namespace fs = std::filesystem;
   std::error_code error;
   const fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();

@@ -18,14 +18,15 @@
 #include "libmeg/checkpoint/training/read_training_state.h"
 #include "libmeg/resume/judge_resume.h"
 #include "tools/common/byte_size.h"
+#include "tools/common/flag_groups/resume_flags.h"
 #include "tools/common/flags/flags.h"
 #include "tools/common/json_output.h"
 #include "tools/common/passive_openmp.h"
 #include "tools/common/ranks.h"
 #include "tools/common/report.h"
+#include "tools/common/run_of_checkpoint.h"
 #include "tools/pretrain_gpt/pretrain_gpt_flags.h"
 #include "tools/pretrain_gpt/pretrain_gpt_vocabulary.h"
-#include "tools/pretrain_gpt/run_of_checkpoint.h"
 #include "tools/verify_resume/verify_resume_answer.h"
 
 namespace meg::tools {
@@ -33,22 +34,17 @@ namespace {
 
 struct Arguments {
   PretrainFlags run;
-  std::optional<std::string> log, tensorboard;
-  int64_t steps = 4;
-  int64_t search_batches = 8;
-  std::optional<double> loss_tolerance, grad_norm_tolerance;
-  bool try_all = false;
-  bool json = false;
+  ResumeFlags own;
 };
 
 Result<logging::RunLog> read_lines(const Arguments& arguments) {
-  if (arguments.log.has_value() == arguments.tensorboard.has_value()) {
+  if (arguments.own.log.has_value() == arguments.own.tensorboard.has_value()) {
     return make_error(StatusCode::kInvalidArgument,
                       "expected one of --log and --tensorboard, found {}",
-                      arguments.log.has_value() ? "both" : "neither");
+                      arguments.own.log.has_value() ? "both" : "neither");
   }
-  return arguments.log.has_value() ? logging::read_log(*arguments.log)
-                                   : logging::read_tensorboard_log(*arguments.tensorboard);
+  return arguments.own.log.has_value() ? logging::read_log(*arguments.own.log)
+                                       : logging::read_tensorboard_log(*arguments.own.tensorboard);
 }
 
 /// Iterations of the checkpoints beside one.
@@ -141,7 +137,7 @@ Result<resume::ResumeCase> resume_case(Arguments& arguments, const std::string& 
   PretrainFlags& run = arguments.run;
   MEG_ASSIGN_OR_RETURN(const Vocabulary vocabulary,
                        build_vocabulary(run, [](const std::string&) {}));
-  MEG_RETURN_IF_ERROR(make_one_rank(run));
+  MEG_RETURN_IF_ERROR(make_one_rank(run.args, run.data));
   MEG_ASSIGN_OR_RETURN(const parallel::ParallelState ranks, connect_ranks(run.args, run.device));
   resume::ResumeCase resumed;
   resumed.cache_path = cache_path;
@@ -193,14 +189,15 @@ Result<ResumeAnswer> answer_of(Arguments& arguments) {
         "not exact");
   }
   answer.tolerances = resume::tolerances_of(resumed.options.model.params_dtype, drops);
-  answer.tolerances.loss = arguments.loss_tolerance.value_or(answer.tolerances.loss);
-  answer.tolerances.grad_norm = arguments.grad_norm_tolerance.value_or(answer.tolerances.grad_norm);
+  answer.tolerances.loss = arguments.own.loss_tolerance.value_or(answer.tolerances.loss);
+  answer.tolerances.grad_norm =
+      arguments.own.grad_norm_tolerance.value_or(answer.tolerances.grad_norm);
   MEG_ASSIGN_OR_RETURN(answer.verdict,
                        resume::judge_resume(resumed, answer.lines,
-                                            {.steps = arguments.steps,
+                                            {.steps = arguments.own.steps,
                                              .tolerances = answer.tolerances,
-                                             .try_all = arguments.try_all,
-                                             .search_batches = arguments.search_batches,
+                                             .try_all = arguments.own.try_all,
+                                             .search_batches = arguments.own.search_batches,
                                              .begins = [](std::string_view name) {
                                                fmt::print(stderr, "computing: {}\n", name);
                                              }}));
@@ -211,7 +208,7 @@ int run(Arguments& arguments) {
   const Result<ResumeAnswer> answer = answer_of(arguments);
   // What was given cannot be judged: as argparse's own, and never taken for a difference.
   if (!answer.has_value()) return fail_usage(answer.error());
-  if (arguments.json) {
+  if (arguments.own.json) {
     print_json(answer_json(*answer));
   } else {
     for (const std::string& text : answer->notes) note(text);
@@ -224,39 +221,14 @@ int run(Arguments& arguments) {
 
 int main(int argc, const char* const* argv) {
   Arguments arguments;
-  Flags flags("verify resume",
-              "computes the steps that a run's log shows after a checkpoint, and says whether it "
-              "went on as it should have, or what did not resume; ends with exit code 1 if it "
-              "differs and 2 if that cannot be judged.");
-  flags.examples({"verify resume --load checkpoints --ckpt-step 5000 --log run.log",
-                  "verify resume --load checkpoints --tensorboard tensorboard --data-path "
-                  "corpus_text_document --steps 2 --json"});
-  flags.group("The log");
-  flags.value("--log", &arguments.log, "FILE", "the lines that the run printed");
-  flags.value("--tensorboard", &arguments.tensorboard, "DIR",
-              "its event files, a folder or one of them, instead");
-  flags.group("The comparison");
-  flags
-      .value("--steps", &arguments.steps, "N",
-             "steps after the checkpoint to compute, at least those of the log's first line")
-      .range(1, 1000);
-  flags
-      .value("--loss-tolerance", &arguments.loss_tolerance, "X",
-             "allowed relative difference of losses (default: by the weights' type)")
-      .real_range(0, 1);
-  flags
-      .value("--grad-norm-tolerance", &arguments.grad_norm_tolerance, "X",
-             "the same of gradient norms")
-      .real_range(0, 1);
-  flags
-      .value("--search-batches", &arguments.search_batches, "N",
-             "batches before and behind the one that is due, in which shifted samples are searched")
-      .range(0, 100000);
-  flags.toggle("--try-all", &arguments.try_all, "try all hypotheses after one fits, too");
-  flags.toggle("--json", &arguments.json, "print one JSON object");
+  Flags flags("verify resume", ResumeFlags::kSummary);
+  arguments.own.declare(flags);
   arguments.run.may_be_of_checkpoint = true;
   declare_pretrain_flags(flags, arguments.run);
   if (const std::optional<int> code = flags.parse(argc, argv)) return *code;
+  if (arguments.own.dry_run) {
+    return fail_usage(Status(StatusCode::kInvalidArgument, "--dry-run: `verify resume` does it"));
+  }
   if (const Status status = finish_pretrain_flags(flags, arguments.run); !status.ok()) {
     return fail_usage(status);
   }
