@@ -72,15 +72,6 @@ Status check_supported(const megatron::FieldLookup& lookup) {
     first = make_error(StatusCode::kUnsupported, "{} {}: not supported yet", field,
                        megatron::field_text(value));
   }
-  const FieldValue frequency = lookup("moe_layer_freq").value_or(FieldValue());
-  const bool is_each = frequency == FieldValue() || frequency == FieldValue(int64_t{1}) ||
-                       frequency == FieldValue(std::string("1"));
-  if (first.ok() && !is_each) {
-    first = make_error(StatusCode::kUnsupported,
-                       "moe_layer_freq: expected 1, experts in every layer, found {}: not "
-                       "supported yet",
-                       megatron::field_text(frequency));
-  }
   return first;
 }
 

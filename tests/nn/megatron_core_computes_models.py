@@ -175,6 +175,8 @@ class MegatronCore(unittest.TestCase):
                                         ["aux_loss", "seq_aux_loss"], "moe_aux_loss_coeff": [0.2, 0.1]},
                 "shared expert": {"moe_shared_expert_intermediate_size": 40},
                 "moe_shared_expert_gate": {"moe_shared_expert_intermediate_size": 40, "moe_shared_expert_gate": True},
+                "moe_layer_freq": {"moe_layer_freq": 2},
+                "moe_layer_freq of a list": {"moe_layer_freq": [0, 1, 1], "moe_shared_expert_intermediate_size": 40},
                 "GELU": {"swiglu": False, "normalization": "LayerNorm"},
                 "squared_relu": {"swiglu": False, "squared_relu": True},
         }.items()}, **fp32)

@@ -68,7 +68,7 @@ class FileBuilder {
                          model::PipelineLayout::create(config_.num_layers, sizes_));
     // Until here, args are GPT's.
     if (options_.names == model::NameFamily::kHybrid) {
-      set_hybrid_args(layout, config_.num_experts.has_value(), &args_);
+      set_hybrid_args(layout, config_, &args_);
     }
     add("args", tree_.args(args_));
     add("checkpoint_version", tree_.graph().add_float(kCheckpointVersion));

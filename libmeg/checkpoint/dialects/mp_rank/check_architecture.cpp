@@ -102,6 +102,9 @@ class Comparison {
       return words.empty() ? megatron::FieldValue() : megatron::FieldValue(words);
     };
     compare_values("no_rope_freq", text(run.layers_without_rope), text(found.layers_without_rope));
+    if (found.num_experts.has_value()) {
+      compare_values("moe_layer_freq", text(run.moe_layers), text(found.moe_layers));
+    }
     if (run.attention_window.has_value() && found.attention_window.has_value()) {
       compare_values("window_attn_skip_freq", text(run.window_layers), text(found.window_layers));
     }
