@@ -118,6 +118,7 @@ Result<GptConfig> GptConfig::from_fields(const megatron::FieldLookup& lookup) {
   const std::optional<int64_t> expert_ffn = fields.size("moe_ffn_hidden_size");
   const std::optional<int64_t> shared = fields.size("moe_shared_expert_intermediate_size");
   config.moe_shared_expert_gate = fields.flag("moe_shared_expert_gate", false);
+  const bool has_expert_bias = fields.flag("moe_router_enable_expert_bias", false);
   config.moe_router_topk = fields.size("moe_router_topk").value_or(config.moe_router_topk);
   const Result<std::optional<int64_t>> window = model::attention_window(lookup);
   Result<std::vector<bool>> with_window = model::window_layers(lookup, config.num_layers);
@@ -141,6 +142,7 @@ Result<GptConfig> GptConfig::from_fields(const megatron::FieldLookup& lookup) {
   // Args of dense models may have it, too.
   if (config.num_experts.has_value()) {
     config.moe_shared_expert_intermediate_size = shared;
+    config.moe_router_enable_expert_bias = has_expert_bias;
     if (!with_experts.has_value()) return with_experts.error();
     if (std::ranges::count(*with_experts, false) > 0) config.moe_layers = *std::move(with_experts);
   }

@@ -49,6 +49,8 @@ struct GptConfig {
   /// ffn_hidden_size of an MLP beside the experts that computes every token; nullopt: none.
   std::optional<int64_t> moe_shared_expert_intermediate_size;
   bool moe_shared_expert_gate = false;  ///< Its output is multiplied by a sigmoid.
+  /// Routers choose by scores plus a bias that no optimizer updates.
+  bool moe_router_enable_expert_bias = false;
   /// Tokens that attention looks back over, its own among them (window_size); nullopt: all.
   std::optional<int64_t> attention_window;
   std::vector<bool> window_layers;        ///< Those with the window; empty: all.

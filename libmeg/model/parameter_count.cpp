@@ -51,6 +51,8 @@ bool is_present(Presence presence, const GptConfig& config, bool with_tied_copy)
       return with_tied_copy && !config.untie_embeddings_and_output_weights;
     case Presence::kExperts:
       return config.num_experts.has_value();
+    case Presence::kRouterBias:
+      return config.num_experts.has_value() && config.add_bias_linear;
     case Presence::kSharedExperts:
       return config.moe_shared_expert_intermediate_size.has_value();
     case Presence::kSharedGate:
@@ -180,13 +182,13 @@ Result<std::vector<ModelParameter>> model_parameters(const GptConfig& config, bo
   std::vector<ModelParameter> parameters;
   const auto add = [&](std::string_view stem, const ModuleRow& module, const GptConfig& sizes,
                        LayersWith layers) {
-    const auto add_row = [&](const ParameterRow& row, std::string_view ending) {
-      const bool is_left_out = layers == LayersWith::kExperts && config.num_moe_layers() == 0;
-      if (row.extents[0] == Extent::kNone || is_left_out ||
-          !is_present(row.presence, config, with_tied_copy)) {
-        return;
-      }
+    if (layers == LayersWith::kExperts && config.num_moe_layers() == 0) return;
+    const auto add_row = [&](const ParameterRow& row, std::string_view ending, bool is_buffer) {
+      const bool is_here = is_buffer ? config.moe_router_enable_expert_bias
+                                     : is_present(row.presence, config, with_tied_copy);
+      if (row.extents[0] == Extent::kNone || !is_here) return;
       ModelParameter parameter;
+      parameter.is_buffer = is_buffer;
       parameter.canonical = std::string(stem) + std::string(ending);
       parameter.partition = row.partition;
       parameter.placement = module.placement;
@@ -196,8 +198,9 @@ Result<std::vector<ModelParameter>> model_parameters(const GptConfig& config, bo
       }
       parameters.push_back(std::move(parameter));
     };
-    add_row(module.weight, "weight");
-    add_row(module.bias, "bias");
+    add_row(module.weight, "weight", false);
+    add_row(module.bias, "bias", false);
+    if (!module.buffer.empty()) add_row(module.bias, module.buffer, true);
   };
   GptConfig expert = config;
   // An expert's MLP has the dense rows with another inner size.
@@ -242,6 +245,7 @@ Result<std::vector<RankParameter>> rank_parameters(const GptConfig& config,
       if (placement == Placement::kLayer) rank.layer = layer;
       rank.partition = parameter.partition;
       rank.shape = parameter.shape;
+      rank.is_buffer = parameter.is_buffer;
       found.push_back(std::move(rank));
     }
   };
@@ -263,6 +267,7 @@ Result<std::vector<StageParameter>> stage_parameters(const GptConfig& config,
   std::vector<StageParameter> found;
   int64_t total = 0;
   for (const ModelParameter& parameter : model.parameters) {
+    if (parameter.is_buffer) continue;
     StageParameter& part = found.emplace_back(StageParameter{.elements = 1, .copies = 0});
     for (int64_t chunk = 0; chunk < sizes.virtual_pipeline_model_parallel_size; ++chunk) {
       part.copies += copies(parameter, config, model.layout, pipeline_rank, chunk);

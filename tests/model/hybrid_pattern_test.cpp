@@ -36,8 +36,7 @@ TEST(HybridPattern, TextIsWhatWasParsed) {
 }
 
 TEST(HybridPattern, RefusesLayersThatGptHasNot) {
-  for (const char* text :
-       {"", "|", "M*-M*-", "**--", "*|-", "*-*", "-*-*", "*-*-/**", "*G"}) {
+  for (const char* text : {"", "|", "M*-M*-", "**--", "*|-", "*-*", "-*-*", "*-*-/**", "*G"}) {
     const Result<HybridPattern> pattern = parse_hybrid_pattern(text);
     ASSERT_FALSE(pattern.has_value()) << text;
     EXPECT_EQ(pattern.error().code(), StatusCode::kUnsupported);

@@ -83,8 +83,10 @@ TEST(ParameterCount, CountsTheLayersThatHaveExperts) {
   EXPECT_EQ(4 * count(config, 1, 1), all_dense + 3 * all_experts);
   for (const int64_t stage : {0, 1}) {
     int64_t sum = 0;
-    for (const RankParameter& parameter :
-         *rank_parameters(config, {1, 2, 1}, stage, NameFamily::kMcoreLocal, table)) {
+    const auto parameters =
+        rank_parameters(config, {1, 2, 1}, stage, NameFamily::kMcoreLocal, table);
+    ASSERT_TRUE(parameters) << parameters.error().message();
+    for (const RankParameter& parameter : *parameters) {
       sum += std::accumulate(parameter.shape.begin(), parameter.shape.end(), int64_t{1},
                              std::multiplies<>());
       const bool is_expert = parameter.name.find(".experts.") != std::string::npos ||

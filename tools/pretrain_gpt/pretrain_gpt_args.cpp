@@ -37,8 +37,8 @@ void set_derived(checkpoint::TrainingArgs& args, const model::GptConfig& config)
   for (const std::string_view name : model::kLayerListFields) {
     const std::optional<megatron::FieldValue> value = args.field(name);
     if (!value.has_value()) continue;
-    args.set(name, checkpoint::whole_numbers_arg(
-                       model::evaluated_layer_list(*value, config.num_layers)));
+    args.set(name,
+             checkpoint::whole_numbers_arg(model::evaluated_layer_list(*value, config.num_layers)));
   }
 }
 

@@ -179,6 +179,7 @@ class FileBuilder {
   std::vector<OptimizerMember> members() const {
     std::vector<OptimizerMember> found;
     for (size_t i = 0; i < rank_.size(); ++i) {
+      if (rank_[i].is_buffer) continue;
       found.push_back(
           {.parameter = values_[i],
            .weight_decay = model::has_weight_decay(rank_[i].name, rank_[i].shape.size()),

@@ -31,16 +31,15 @@ at::Tensor Experts::forward(const at::Tensor& hidden_states, const ForwardContex
   const at::Tensor rows = order.floor_divide(topk);
   const at::Tensor counts =
       at::bincount(flat, {}, static_cast<int64_t>(experts_.size())).to(at::kCPU);
-  const at::Tensor sorted = tokens.index_select(0, rows);
+  // Split at once: the gradients of single slices would each be as large as all tokens together.
+  const std::vector<at::Tensor> inputs = tokens.index_select(0, rows).split_with_sizes(
+      {counts.const_data_ptr<int64_t>(), experts_.size()});
   std::vector<at::Tensor> outputs;
-  int64_t begin = 0;
   for (size_t i = 0; i < experts_.size(); ++i) {
-    const int64_t count = counts[static_cast<int64_t>(i)].item<int64_t>();
     // In training an expert without tokens takes part as well: its gradient is zero, not missing.
-    if (count > 0 || context.training) {
-      outputs.push_back(experts_[i].forward(sorted.narrow(0, begin, count)));
+    if (inputs[i].size(0) > 0 || context.training) {
+      outputs.push_back(experts_[i].forward(inputs[i]));
     }
-    begin += count;
   }
   const at::Tensor weights =
       routing.weights.flatten().index_select(0, order).unsqueeze(1).to(tokens.scalar_type());

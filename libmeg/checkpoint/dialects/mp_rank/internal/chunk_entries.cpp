@@ -64,8 +64,8 @@ std::vector<ChunkEntry> chunk_entries(std::span<const model::RankParameter> para
   for (size_t i = 0; i < parameters.size(); ++i) {
     if (parameters[i].chunk != chunk) continue;
     const bool has_experts = expert_layers.contains(parameters[i].layer.value_or(-1));
-    entries.push_back({.name = spelled(parameters[i], first_layer, family, table, has_experts),
-                       .parameter = i});
+    entries.push_back(
+        {.name = spelled(parameters[i], first_layer, family, table, has_experts), .parameter = i});
   }
   if (!model::is_mcore(family)) return entries;
   for (const std::string& module : table.extra_state_modules(family)) {
