@@ -170,6 +170,13 @@ Result<nn::GptModel> read_model(const ModelRequest& request,
                                 model::GptConfig config, const megatron::FieldLookup& fields,
                                 const parallel::ParallelState& ranks) {
   MEG_ASSIGN_OR_RETURN(nn::GptOptions options, nn::GptOptions::from_fields(fields));
+  if (options.moe.expert_capacity_factor.has_value()) {
+    return make_error(StatusCode::kUnsupported,
+                      "`moe_expert_capacity_factor`: expected none, or below 0, where a text's "
+                      "result must not depend on the others of its batch, as it does where experts "
+                      "drop tokens, found {}",
+                      *options.moe.expert_capacity_factor);
+  }
   options.device = ranks.device();
   if (ranks.mesh().world_size() == 1) {
     MEG_ASSIGN_OR_RETURN(options.device, libtorch::device_of(request.device));

@@ -33,11 +33,12 @@ double num_floating_point_operations(const model::GptConfig& config, int64_t bat
   // 3: forward and the two of backward; 2: each matrix has a counterpart; 2: multiply and add.
   constexpr double kExpansion = 3 * 2 * 2;
   // Of experts, those that compute a token.
-  const double ffn = config.num_experts.has_value()
-                         ? real(config.moe_ffn_hidden_size) * real(config.moe_router_topk) +
-                               real(config.moe_shared_expert_intermediate_size.value_or(0))
-                         : real(config.ffn_hidden_size);
-  const double mlp = kExpansion * real(config.num_layers) * hidden * ffn * gated;
+  const double active = real(config.moe_ffn_hidden_size) * real(config.moe_router_topk) +
+                        real(config.moe_shared_expert_intermediate_size.value_or(0));
+  const int64_t with_experts = config.num_moe_layers();
+  const double ffn = real(config.num_layers - with_experts) * real(config.ffn_hidden_size) +
+                     real(with_experts) * active;
+  const double mlp = kExpansion * hidden * ffn * gated;
   const double attention =
       kExpansion * real(config.num_layers) * hidden * hidden *
       (1 + real(config.num_query_groups) / heads + real(config.seq_length) / hidden / 2) *

@@ -11,6 +11,7 @@
 
 #include "libmeg/megatron/field_reader.h"
 #include "libmeg/model/internal/proposals.h"
+#include "libmeg/model/layer_lists.h"
 
 namespace meg::model {
 namespace {
@@ -61,42 +62,6 @@ void read_texts(megatron::FieldReader& fields, GptConfig& config) {
   if (auto text = fields.text("transformer_impl")) config.transformer_impl = *text;
 }
 
-/// Layers that a list names by 1, or of which a number N names each N-th (nth), or each other one.
-Result<std::vector<bool>> listed_layers(const megatron::FieldLookup& lookup, std::string_view name,
-                                        int64_t num_layers, bool nth) {
-  const megatron::FieldValue value = lookup(name).value_or(megatron::FieldValue());
-  std::vector<bool> layers;
-  if (value == megatron::FieldValue()) return layers;
-  std::vector<std::string> words;
-  if (const auto* list = std::get_if<std::vector<std::string>>(&value)) words = *list;
-  std::optional<int64_t> step;
-  if (const auto* number = std::get_if<int64_t>(&value)) step = *number;
-  if (const auto* text = std::get_if<std::string>(&value)) {
-    // As on a command line: a number, or [0, 0, 0, 1].
-    step = text->starts_with('[') ? std::nullopt : number_of(*text);
-    for (size_t at = 0; !step && at < text->size();) {
-      const size_t comma = std::min(text->find(',', at), text->size());
-      words.push_back(text->substr(at, comma - at));
-      at = comma + 1;
-    }
-  }
-  if (step.value_or(0) > 0) {
-    for (int64_t i = 1; i <= num_layers; ++i) layers.push_back((i % *step == 0) == nth);
-    return layers;
-  }
-  for (const std::string& word : words) {
-    const std::optional<int64_t> number = word == "True"    ? 1
-                                          : word == "False" ? 0
-                                                            : number_of(word);
-    if (number != 0 && number != 1) break;
-    layers.push_back(number == 1);
-  }
-  if (std::ssize(layers) == num_layers && layers.size() == words.size()) return layers;
-  return make_error(StatusCode::kInvalidArgument,
-                    "{}: expected a number or a list of 0 or 1 for each of {} layers, found {}",
-                    name, num_layers, megatron::field_text(value));
-}
-
 }  // namespace
 
 Result<std::optional<int64_t>> attention_window(const megatron::FieldLookup& lookup) {
@@ -119,15 +84,6 @@ Result<std::optional<int64_t>> attention_window(const megatron::FieldLookup& loo
   }
   // A causal model sees nothing to its right.
   return *left < 0 ? std::optional<int64_t>() : std::optional(*left + 1);
-}
-
-Result<std::vector<bool>> window_layers(const megatron::FieldLookup& lookup, int64_t num_layers) {
-  return listed_layers(lookup, "window_attn_skip_freq", num_layers, /*nth=*/false);
-}
-
-Result<std::vector<bool>> layers_without_rope(const megatron::FieldLookup& lookup,
-                                              int64_t num_layers) {
-  return listed_layers(lookup, "no_rope_freq", num_layers, /*nth=*/true);
 }
 
 Result<GptConfig> GptConfig::from_fields(const megatron::FieldLookup& lookup) {
@@ -162,10 +118,12 @@ Result<GptConfig> GptConfig::from_fields(const megatron::FieldLookup& lookup) {
   const std::optional<int64_t> expert_ffn = fields.size("moe_ffn_hidden_size");
   const std::optional<int64_t> shared = fields.size("moe_shared_expert_intermediate_size");
   config.moe_shared_expert_gate = fields.flag("moe_shared_expert_gate", false);
+  const bool has_expert_bias = fields.flag("moe_router_enable_expert_bias", false);
   config.moe_router_topk = fields.size("moe_router_topk").value_or(config.moe_router_topk);
   const Result<std::optional<int64_t>> window = model::attention_window(lookup);
   Result<std::vector<bool>> with_window = model::window_layers(lookup, config.num_layers);
   Result<std::vector<bool>> without_rope = model::layers_without_rope(lookup, config.num_layers);
+  Result<std::vector<bool>> with_experts = model::layers_with_experts(lookup, config.num_layers);
   // All fields are requested before the first error is looked at: fields_read_by() learns from it
   // which fields this reader knows.
   if (!fields.status().ok()) return fields.status();
@@ -182,7 +140,12 @@ Result<GptConfig> GptConfig::from_fields(const megatron::FieldLookup& lookup) {
         config.hidden_size);
   }
   // Args of dense models may have it, too.
-  if (config.num_experts.has_value()) config.moe_shared_expert_intermediate_size = shared;
+  if (config.num_experts.has_value()) {
+    config.moe_shared_expert_intermediate_size = shared;
+    config.moe_router_enable_expert_bias = has_expert_bias;
+    if (!with_experts.has_value()) return with_experts.error();
+    if (std::ranges::count(*with_experts, false) > 0) config.moe_layers = *std::move(with_experts);
+  }
   config.moe_ffn_hidden_size = expert_ffn.value_or(config.ffn_hidden_size);
   if (!kv_channels && config.hidden_size % config.num_attention_heads != 0) {
     return make_error(StatusCode::kInvalidArgument,
@@ -196,6 +159,21 @@ Result<GptConfig> GptConfig::from_fields(const megatron::FieldLookup& lookup) {
                       config.num_query_groups, config.num_attention_heads);
   }
   return config;
+}
+
+bool GptConfig::has_experts(int64_t layer) const {
+  if (!num_experts.has_value()) return false;
+  return moe_layers.empty() || moe_layers[static_cast<size_t>(layer)];
+}
+
+int64_t GptConfig::num_moe_layers() const {
+  if (!num_experts.has_value()) return 0;
+  return moe_layers.empty() ? num_layers : std::ranges::count(moe_layers, true);
+}
+
+std::vector<bool> GptConfig::layers_with_experts() const {
+  if (num_experts.has_value() && !moe_layers.empty()) return moe_layers;
+  return std::vector<bool>(static_cast<size_t>(num_layers), num_experts.has_value());
 }
 
 std::optional<int64_t> GptConfig::window_of(int64_t layer) const {

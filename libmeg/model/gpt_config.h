@@ -15,14 +15,6 @@ namespace meg::model {
 /// look back over: LEFT and the query's own. nullopt: all, as with LEFT below 0.
 Result<std::optional<int64_t>> attention_window(const megatron::FieldLookup& lookup);
 
-/// The layers in which attention has that window (window_attn_skip_freq): each but the N-th, or as
-/// listed. Empty: all.
-Result<std::vector<bool>> window_layers(const megatron::FieldLookup& lookup, int64_t num_layers);
-
-/// The layers without rotary embedding (no_rope_freq): each N-th, or as listed. Empty: none.
-Result<std::vector<bool>> layers_without_rope(const megatron::FieldLookup& lookup,
-                                              int64_t num_layers);
-
 /// The shape of a GPT model. Names are those of Megatron's args.
 struct GptConfig {
   int64_t num_layers = 0;
@@ -50,16 +42,28 @@ struct GptConfig {
   std::string position_embedding_type = "learned_absolute";
   std::string normalization = "LayerNorm";
   std::string transformer_impl = "local";
-  std::optional<int64_t> num_experts;  ///< Experts in every layer's MLP; nullopt: dense MLPs.
+  std::optional<int64_t> num_experts;  ///< Of a layer with experts; nullopt: dense MLPs only.
+  std::vector<bool> moe_layers;        ///< Layers with experts (moe_layer_freq); empty: all.
   int64_t moe_ffn_hidden_size = 0;     ///< ffn_hidden_size of an expert.
   int64_t moe_router_topk = 2;         ///< Experts that compute a token.
   /// ffn_hidden_size of an MLP beside the experts that computes every token; nullopt: none.
   std::optional<int64_t> moe_shared_expert_intermediate_size;
   bool moe_shared_expert_gate = false;  ///< Its output is multiplied by a sigmoid.
+  /// Routers choose by scores plus a bias that no optimizer updates.
+  bool moe_router_enable_expert_bias = false;
   /// Tokens that attention looks back over, its own among them (window_size); nullopt: all.
   std::optional<int64_t> attention_window;
   std::vector<bool> window_layers;        ///< Those with the window; empty: all.
   std::vector<bool> layers_without_rope;  ///< Empty: every layer has it.
+
+  /// Whether a layer has experts instead of a dense MLP.
+  bool has_experts(int64_t layer) const;
+
+  /// The number of these layers.
+  int64_t num_moe_layers() const;
+
+  /// has_experts() of each layer.
+  std::vector<bool> layers_with_experts() const;
 
   /// The window of a layer; nullopt: it has none.
   std::optional<int64_t> window_of(int64_t layer) const;

@@ -267,7 +267,7 @@ Result<std::vector<HuggingFaceTensor>> hugging_face_tensors(HuggingFaceFamily fa
   const auto add = [&](Placement placement, int64_t layer) -> Status {
     for (const ModelParameter& parameter : parameters) {
       // Placement by placement, as all parameters of a layer come before those of the next.
-      if (parameter.placement != placement) continue;
+      if (parameter.placement != placement || !parameter.is_in(config, layer)) continue;
       MEG_RETURN_IF_ERROR(add_parameter(family, parameter, layer, config, &tensors));
     }
     return Status();

@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <numeric>
 #include <utility>
 
 #include "libmeg/megatron/argument_table.h"
+#include "libmeg/model/layer_lists.h"
 #include "libmeg/text/printable.h"
 
 namespace meg::model {
@@ -21,8 +23,8 @@ Status check_num_layers(const HybridPattern& pattern, const megatron::ArgumentVa
 }
 
 Status check_experts(const HybridPattern& pattern, const megatron::ArgumentValues& args) {
-  if (pattern.has_experts == args.has_any({"num_experts"})) return {};
-  return pattern.has_experts
+  if (pattern.has_experts() == args.has_any({"num_experts"})) return {};
+  return pattern.has_experts()
              ? Status(StatusCode::kInvalidArgument,
                       "`hybrid_layer_pattern`: experts (E) need `num_experts`")
              : Status(StatusCode::kInvalidArgument,
@@ -35,14 +37,22 @@ int64_t HybridPattern::num_layers() const {
   return std::accumulate(segments.begin(), segments.end(), int64_t{0});
 }
 
+bool HybridPattern::has_experts() const { return std::ranges::count(moe_layers, true) > 0; }
+
+megatron::FieldValue HybridPattern::moe_layer_freq() const {
+  const bool is_mixed = has_experts() && std::ranges::count(moe_layers, false) > 0;
+  return is_mixed ? layer_list_field(moe_layers) : megatron::FieldValue(int64_t{1});
+}
+
 Result<HybridPattern> parse_hybrid_pattern(std::string_view text) {
-  const bool has_experts = text.find('E') != text.npos;
-  HybridPattern pattern{.segments = {0}, .has_experts = has_experts};
-  const std::string_view pair = has_experts ? "*E" : "*-";
+  constexpr std::string_view kDense = "*-", kExperts = "*E";
+  HybridPattern pattern{.segments = {0}};
   for (std::string_view rest = text; !rest.empty();) {
-    if (rest.starts_with(pair)) {
+    const bool has_experts = rest.starts_with(kExperts);
+    if (has_experts || rest.starts_with(kDense)) {
       ++pattern.segments.back();
-      rest.remove_prefix(pair.size());
+      pattern.moe_layers.push_back(has_experts);
+      rest.remove_prefix(kDense.size());
     } else if (rest.starts_with('|')) {
       pattern.segments.push_back(0);
       rest.remove_prefix(1);
@@ -53,16 +63,19 @@ Result<HybridPattern> parse_hybrid_pattern(std::string_view text) {
   }
   if (pattern.num_layers() > 0) return pattern;
   return make_error(StatusCode::kUnsupported,
-                    "expected alternating attention and MLP, as in *-*- or *E*E, for the layers of "
+                    "expected alternating attention and MLP, as in *-*- or *-*E, for the layers of "
                     "a GPT model, found {}",
                     text::printable(text));
 }
 
 std::string hybrid_pattern_text(const HybridPattern& pattern) {
   std::string text;
+  size_t layer = 0;
   for (size_t i = 0; i < pattern.segments.size(); ++i) {
     if (i > 0) text += '|';
-    for (int64_t n = 0; n < pattern.segments[i]; ++n) text += pattern.has_experts ? "*E" : "*-";
+    for (int64_t n = 0; n < pattern.segments[i]; ++n, ++layer) {
+      text += layer < pattern.moe_layers.size() && pattern.moe_layers[layer] ? "*E" : "*-";
+    }
   }
   return text;
 }
@@ -96,6 +109,7 @@ Result<std::optional<HybridPattern>> take_hybrid_pattern(megatron::ArgumentValue
   MEG_RETURN_IF_ERROR(check_experts(*pattern, args));
   args.give(*megatron::find_argument(megatron::ArgumentFamily::kTraining, "num_layers"),
             pattern->num_layers());
+  args.set("moe_layer_freq", pattern->moe_layer_freq());
   args.set("hybrid_layer_pattern", {});
   args.set("hybrid_override_pattern", {});
   args.set("is_hybrid_model", false);

@@ -16,9 +16,13 @@ namespace meg::model {
 struct HybridPattern {
   /// Number of GPT layers of each pipeline segment; one segment if the pattern does not split it.
   std::vector<int64_t> segments;
-  bool has_experts = false;
+  std::vector<bool> moe_layers = {};  ///< The GPT layers with experts; empty: none.
 
   int64_t num_layers() const;
+  bool has_experts() const;
+
+  /// moe_layer_freq of that GPT model.
+  megatron::FieldValue moe_layer_freq() const;
 };
 
 /// --hybrid-layer-pattern, such as "*-*-|*-*-": `*` attention, `-` an MLP, `E` experts, `|` the end
@@ -43,10 +47,11 @@ struct HybridArgs {
 };
 
 /// Turns the args of a HybridModel into those of the GPT model that it is: num_layers is given as
-/// the number of pairs, and HybridArgs' fields are unset. Returns its pattern; nullopt, and nothing
-/// changes, if args have none. Errors: those of parse_hybrid_pattern, with the field's name;
-/// kInvalidArgument for fields that contradict the pattern; kUnsupported for a hybrid model without
-/// one. Mirrors Megatron-LM megatron/training/arguments.py: validate_args.
+/// the number of pairs, moe_layer_freq follows from them, and HybridArgs' fields are unset. Returns
+/// its pattern; nullopt, and nothing changes, if args have none. Errors: those of
+/// parse_hybrid_pattern, with the field's name; kInvalidArgument for fields that contradict the
+/// pattern; kUnsupported for a hybrid model without one. Mirrors Megatron-LM
+/// megatron/training/arguments.py: validate_args.
 Result<std::optional<HybridPattern>> take_hybrid_pattern(megatron::ArgumentValues& args);
 
 /// Turns the pattern's segments, if there are several, into the pipeline_model_parallel_layout that

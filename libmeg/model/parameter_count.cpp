@@ -51,6 +51,8 @@ bool is_present(Presence presence, const GptConfig& config, bool with_tied_copy)
       return with_tied_copy && !config.untie_embeddings_and_output_weights;
     case Presence::kExperts:
       return config.num_experts.has_value();
+    case Presence::kRouterBias:
+      return config.num_experts.has_value() && config.add_bias_linear;
     case Presence::kSharedExperts:
       return config.moe_shared_expert_intermediate_size.has_value();
     case Presence::kSharedGate:
@@ -172,7 +174,7 @@ Result<RankModel> rank_model(const GptConfig& config, const ParallelSizes& sizes
   return RankModel{.parameters = std::move(parameters), .layout = std::move(layout)};
 }
 
-/// How many parameters of a placement a chunk holds for each of model_parameters().
+/// How often a chunk holds a placement: once for each of its layers, or once where it lives.
 int64_t copies(Placement placement, const PipelineLayout& layout, int64_t stage, int64_t chunk) {
   switch (placement) {
     case Placement::kEmbedding:
@@ -186,40 +188,63 @@ int64_t copies(Placement placement, const PipelineLayout& layout, int64_t stage,
   return layout.is_last(stage, chunk) ? 1 : 0;
 }
 
+/// How many parameters a chunk holds for one of model_parameters().
+int64_t copies(const ModelParameter& parameter, const GptConfig& config,
+               const PipelineLayout& layout, int64_t stage, int64_t chunk) {
+  const int64_t all = copies(parameter.placement, layout, stage, chunk);
+  if (parameter.layers == LayersWith::kAll || config.moe_layers.empty()) return all;
+  int64_t count = 0;
+  const int64_t first = layout.first_layer(stage, chunk);
+  for (int64_t i = 0; i < all; ++i) count += parameter.is_in(config, first + i) ? 1 : 0;
+  return count;
+}
+
+/// The layers that have a module: those of experts, those of dense MLPs, or all.
+LayersWith layers_with(const ModuleRow& module) {
+  if (module.canonical_stem().starts_with(kDenseMlp)) return LayersWith::kDenseMlp;
+  return module.canonical_stem().starts_with(kMlp) ? LayersWith::kExperts : LayersWith::kAll;
+}
+
 }  // namespace
 
 Result<std::vector<ModelParameter>> model_parameters(const GptConfig& config, bool with_tied_copy) {
   MEG_RETURN_IF_ERROR(check_known(config));
   std::vector<ModelParameter> parameters;
-  const auto add = [&](std::string_view stem, const ModuleRow& module, const GptConfig& sizes) {
-    const auto add_row = [&](const ParameterRow& row, std::string_view ending) {
-      if (row.extents[0] == Extent::kNone || !is_present(row.presence, config, with_tied_copy)) {
-        return;
-      }
+  const auto add = [&](std::string_view stem, const ModuleRow& module, const GptConfig& sizes,
+                       LayersWith layers) {
+    if (layers == LayersWith::kExperts && config.num_moe_layers() == 0) return;
+    const auto add_row = [&](const ParameterRow& row, std::string_view ending, bool is_buffer) {
+      const bool is_here = is_buffer ? config.moe_router_enable_expert_bias
+                                     : is_present(row.presence, config, with_tied_copy);
+      if (row.extents[0] == Extent::kNone || !is_here) return;
       ModelParameter parameter;
+      parameter.is_buffer = is_buffer;
       parameter.canonical = std::string(stem) + std::string(ending);
       parameter.partition = row.partition;
       parameter.placement = module.placement;
+      parameter.layers = layers;
       for (const Extent extent : row.extents) {
         if (extent != Extent::kNone) parameter.shape.push_back(extent_size(extent, sizes));
       }
       parameters.push_back(std::move(parameter));
     };
-    add_row(module.weight, "weight");
-    add_row(module.bias, "bias");
+    add_row(module.weight, "weight", false);
+    add_row(module.bias, "bias", false);
+    if (!module.buffer.empty()) add_row(module.bias, module.buffer, true);
   };
   GptConfig expert = config;
   // An expert's MLP has the dense rows with another inner size.
   expert.ffn_hidden_size = config.moe_ffn_hidden_size;
   for (const ModuleRow& module : gpt_module_rows()) {
     const std::string_view stem = module.canonical_stem();
-    // With experts every layer has the dense MLP's rows once for each expert, and none of its own.
-    if (!config.num_experts.has_value() || !stem.starts_with(kDenseMlp)) {
-      add(stem, module, config);
-      continue;
-    }
+    const LayersWith layers = layers_with(module);
+    const bool is_mlp = layers == LayersWith::kDenseMlp;
+    if (!is_mlp || config.num_moe_layers() < config.num_layers) add(stem, module, config, layers);
+    // A layer with experts has the dense MLP's rows once for each of them.
+    if (!is_mlp || config.num_moe_layers() == 0) continue;
     for (int64_t k = 0; k < *config.num_experts; ++k) {
-      add(with_expert({kExpertStem, stem.substr(kMlp.size()), k, false}, k), module, expert);
+      add(with_expert({kExpertStem, stem.substr(kMlp.size()), k, false}, k), module, expert,
+          LayersWith::kExperts);
     }
   }
   return parameters;
@@ -244,7 +269,7 @@ Result<std::vector<RankParameter>> rank_parameters(const GptConfig& config,
   std::vector<RankParameter> found;
   const auto add_placement = [&](Placement placement, int64_t chunk, int64_t layer) {
     for (const ModelParameter& parameter : parameters) {
-      if (parameter.placement != placement) continue;
+      if (parameter.placement != placement || !parameter.is_in(config, layer)) continue;
       RankParameter rank;
       rank.name = with_layer(parameter.canonical, layer);
       rank.chunk = chunk;
@@ -252,6 +277,7 @@ Result<std::vector<RankParameter>> rank_parameters(const GptConfig& config,
       rank.partition = parameter.partition;
       rank.shape = parameter.shape;
       rank.is_expert = parse_expert_name(parameter.canonical).has_value();
+      rank.is_buffer = parameter.is_buffer;
       found.push_back(std::move(rank));
     }
   };
@@ -273,9 +299,10 @@ Result<std::vector<StageParameter>> stage_parameters(const GptConfig& config,
   std::vector<StageParameter> found;
   int64_t total = 0;
   for (const ModelParameter& parameter : model.parameters) {
+    if (parameter.is_buffer) continue;
     StageParameter& part = found.emplace_back(StageParameter{.elements = 1, .copies = 0});
     for (int64_t chunk = 0; chunk < sizes.virtual_pipeline_model_parallel_size; ++chunk) {
-      part.copies += copies(parameter.placement, model.layout, pipeline_rank, chunk);
+      part.copies += copies(parameter, config, model.layout, pipeline_rank, chunk);
     }
     bool fits = true;
     for (const int64_t size : parameter.shape) {

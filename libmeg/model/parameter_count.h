@@ -13,12 +13,23 @@
 
 namespace meg::model {
 
+/// The layers that have a parameter, by their MLPs.
+enum class LayersWith : uint8_t { kAll, kDenseMlp, kExperts };
+
 /// A parameter that a model of some configuration has.
 struct ModelParameter {
   std::string canonical;  ///< With {} for the layer's number if placement is kLayer.
   Partition partition = Partition::kReplicated;
   Placement placement = Placement::kLayer;
   std::vector<int64_t> shape;  ///< Merged over tensor-parallel ranks.
+  LayersWith layers = LayersWith::kAll;
+  bool is_buffer = false;  ///< An fp32 tensor that no optimizer updates and no count has.
+
+  /// Whether a layer of the model has it.
+  bool is_in(const GptConfig& config, int64_t layer) const {
+    return layers == LayersWith::kAll ||
+           config.has_experts(layer) == (layers == LayersWith::kExperts);
+  }
 };
 
 /// A parameter as one rank holds it.
@@ -29,12 +40,14 @@ struct RankParameter {
   Partition partition = Partition::kReplicated;
   std::vector<int64_t> shape;  ///< Shape of this rank's shard.
   bool is_expert = false;      ///< Whether it is one of an expert.
+  bool is_buffer = false;      ///< As ModelParameter's.
 };
 
 /// Every parameter of the model, with those of a layer listed once. The tied copy of the embedding,
 /// which a model in several pipeline stages has, is only included if with_tied_copy is set. With
-/// experts every layer's MLP has them, each expert by its name (expert_names.h). kInvalidArgument
-/// if padded_vocab_size or max_position_embeddings is needed and unknown.
+/// experts each is listed by its name (expert_names.h), and an MLP's parameters once more where
+/// some layers are dense. kInvalidArgument if padded_vocab_size or max_position_embeddings is
+/// needed and unknown.
 Result<std::vector<ModelParameter>> model_parameters(const GptConfig& config,
                                                      bool with_tied_copy = false);
 
@@ -54,7 +67,7 @@ struct StageParameter {
   int64_t copies = 0;  ///< Number of the stage's layers that have it.
 };
 
-/// Every parameter of a stage. Errors: those of parameter_count().
+/// Every parameter of a stage, without buffers. Errors: those of parameter_count().
 Result<std::vector<StageParameter>> stage_parameters(const GptConfig& config,
                                                      const ParallelSizes& sizes,
                                                      int64_t pipeline_rank);

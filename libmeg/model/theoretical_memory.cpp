@@ -17,11 +17,6 @@ namespace {
 constexpr double kBillion = 1e9;
 
 Status check(const GptConfig& config, const TheoreticalMemoryOptions& options) {
-  if (config.num_experts) {
-    return make_error(StatusCode::kUnsupported,
-                      "theoretical memory: expected a model without experts, found {}",
-                      *config.num_experts);
-  }
   const auto need = [](std::string_view what, int64_t value) {
     if (value > 0) return Status();
     return make_error(StatusCode::kInvalidArgument,
@@ -37,7 +32,14 @@ Status check(const GptConfig& config, const TheoreticalMemoryOptions& options) {
   return PipelineLayout::create(config.num_layers, sizes).status();
 }
 
-double transformer_layer_parameters(const GptConfig& config, double norm_size) {
+/// The inner sizes of all MLPs of a layer, added up. experts: those that count.
+double inner_size(const GptConfig& config, bool has_experts, int64_t experts) {
+  if (!has_experts) return real(config.ffn_hidden_size);
+  return real(experts) * real(config.moe_ffn_hidden_size) +
+         real(config.moe_shared_expert_intermediate_size.value_or(0));
+}
+
+double transformer_layer_parameters(const GptConfig& config, double norm_size, bool has_experts) {
   const double hidden = real(config.hidden_size);
   // Three MLP matrices instead of two.
   const double gated = config.gated_linear_unit ? 1.5 : 1.0;
@@ -45,7 +47,8 @@ double transformer_layer_parameters(const GptConfig& config, double norm_size) {
   const double query_ratio = real(config.kv_channels) * heads / hidden;
   const double attention =
       2 * hidden * hidden * (1 + real(config.num_query_groups) / heads) * query_ratio;
-  return 2 * hidden * (real(config.ffn_hidden_size) * gated + norm_size) + attention;
+  const double inner = inner_size(config, has_experts, config.num_experts.value_or(0));
+  return 2 * hidden * (inner * gated + norm_size) + attention;
 }
 
 void add_weights(const GptConfig& config, const TheoreticalMemoryOptions& options,
@@ -57,8 +60,11 @@ void add_weights(const GptConfig& config, const TheoreticalMemoryOptions& option
   const double embedding = hidden * real(config.padded_vocab_size);
   const bool untied = config.untie_embeddings_and_output_weights;
 
+  const int64_t with_experts = config.num_moe_layers();
   memory.transformer_block_parameters =
-      transformer_layer_parameters(config, norm_size) * real(config.num_layers) +
+      transformer_layer_parameters(config, norm_size, false) *
+          real(config.num_layers - with_experts) +
+      transformer_layer_parameters(config, norm_size, true) * real(with_experts) +
       norm_size * hidden;
   memory.embedding_parameters = untied ? 2 * embedding : embedding;
   memory.total_parameters = memory.transformer_block_parameters + memory.embedding_parameters;
@@ -74,14 +80,36 @@ void add_weights(const GptConfig& config, const TheoreticalMemoryOptions& option
   memory.weight_and_optimizer_bytes = memory.most_loaded_shard_parameters * bytes;
 }
 
-/// Bytes of one layer for b s h = 1 that tensor parallelism cuts: 24 with ffn_hidden_size = 4 h.
-/// Megatron has 18 + 4 ffn / h in all, 10 of which are kCutBySequenceParallelism.
-double cut_by_tensor_parallelism(const GptConfig& config) {
-  return 8 + 4 * real(config.ffn_hidden_size) / real(config.hidden_size);
+/// Bytes of one layer for b s h = 1 that tensor parallelism cuts: 24 with an inner size of 4 h.
+/// Megatron has 18 + 4 ffn / h in all, 10 of which are kCutBySequenceParallelism, whether or not
+/// there are experts.
+double cut_by_tensor_parallelism(const GptConfig& config, double inner_size) {
+  return 8 + 4 * inner_size / real(config.hidden_size);
 }
 
 /// The same that only sequence parallelism cuts: norms, their dropout, inputs of the projections.
 constexpr double kCutBySequenceParallelism = 10;
+
+/// Bytes of a layer's MLP for b s h = 1, as if its inner size were this. With experts the larger
+/// kind of layers counts; of each expert that computes a token, its input and output are kept
+/// sorted in 16 bits.
+struct MlpActivations {
+  double inner_size = 0;
+  double sorted = 0;
+};
+
+MlpActivations mlp_activations(const GptConfig& config) {
+  const MlpActivations dense = {.inner_size = real(config.ffn_hidden_size)};
+  if (config.num_moe_layers() == 0) return dense;
+  const MlpActivations experts = {.inner_size = inner_size(config, true, config.moe_router_topk),
+                                  .sorted = 4 * real(config.moe_router_topk)};
+  const auto bytes = [&](const MlpActivations& mlp) {
+    return 4 * mlp.inner_size / real(config.hidden_size) + mlp.sorted;
+  };
+  const bool is_dense_larger =
+      config.num_moe_layers() < config.num_layers && bytes(dense) > bytes(experts);
+  return is_dense_larger ? dense : experts;
+}
 
 void add_layer_activations(const GptConfig& config, const TheoreticalMemoryOptions& options,
                            TheoreticalMemory& memory) {
@@ -89,6 +117,7 @@ void add_layer_activations(const GptConfig& config, const TheoreticalMemoryOptio
   const double sequence = options.sequence_parallel ? tensor : 1;
   const double hidden_states =
       real(config.seq_length) * real(options.micro_batch_size) * real(config.hidden_size);
+  const MlpActivations mlp = mlp_activations(config);
   double bytes = 0;  // for b s h = 1
   switch (options.recompute_granularity) {
     case RecomputeGranularity::kFull:
@@ -101,7 +130,8 @@ void add_layer_activations(const GptConfig& config, const TheoreticalMemoryOptio
               real(config.hidden_size) / tensor;
       [[fallthrough]];
     case RecomputeGranularity::kSelective:
-      bytes += kCutBySequenceParallelism / sequence + cut_by_tensor_parallelism(config) / tensor;
+      bytes += (kCutBySequenceParallelism + mlp.sorted) / sequence +
+               cut_by_tensor_parallelism(config, mlp.inner_size) / tensor;
       break;
   }
   memory.layer_activation_bytes = hidden_states * bytes;
@@ -124,7 +154,9 @@ void add_activations(const GptConfig& config, const TheoreticalMemoryOptions& op
 
   const double layer =
       tokens * hidden *
-      (kCutBySequenceParallelism + (in_sequence ? cut_by_tensor_parallelism(config) : 24 / tensor));
+      (kCutBySequenceParallelism +
+       (in_sequence ? cut_by_tensor_parallelism(config, real(config.ffn_hidden_size))
+                    : 24 / tensor));
   memory.activation_bytes_per_layer = in_sequence ? layer / tensor : layer;
   // The ids of the embedding's input and its dropout, for every micro-batch in flight.
   double bytes =

@@ -61,15 +61,16 @@ struct TheoreticalMemory {
 
   /// The transformer layers' activations for any options: without parallelism and recomputation
   /// 34 b s h + 5 b s^2 a bytes a layer (b: micro_batch_size, s: seq_length, h: hidden_size, a:
-  /// num_attention_heads). Table 2 of https://arxiv.org/abs/2205.05198.
+  /// num_attention_heads); with experts, those of a token count, in the larger of both kinds of
+  /// layers. Table 2 of https://arxiv.org/abs/2205.05198.
   double layer_activation_bytes = 0;  ///< Of one layer, on one rank.
   /// Activations of all layers that the first pipeline stage holds: as many layers as the model
   /// has.
   double layers_activation_bytes = 0;
 };
 
-/// kInvalidArgument if seq_length or padded_vocab_size is unknown or sizes cannot be divided,
-/// kUnsupported for experts.
+/// kInvalidArgument if seq_length or padded_vocab_size is unknown or sizes cannot be divided. Every
+/// rank has all experts of its layers.
 /// Mirrors Megatron-LM core_v0.16.1 megatron/training/theoretical_memory_usage.py.
 Result<TheoreticalMemory> theoretical_memory(const GptConfig& config,
                                              const TheoreticalMemoryOptions& options);

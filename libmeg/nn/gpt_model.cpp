@@ -4,6 +4,7 @@
 #include <c10/core/InferenceMode.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <utility>
 
@@ -260,6 +261,15 @@ Result<GptModel> GptModel::create(const model::GptConfig& config, const GptOptio
                       "experts, found {}",
                       part.sizes.expert_tensor_size());
   }
+  const bool is_global =
+      std::ranges::any_of(options.moe.balancing_losses,
+                          [](const BalancingLoss& loss) { return loss.type == "global_aux_loss"; });
+  if (is_global && part.tensor_parallel.size() > 1) {
+    return make_error(StatusCode::kUnsupported,
+                      "moe_router_load_balancing_type global_aux_loss: expected 1 tensor-parallel "
+                      "rank, found {}",
+                      part.tensor_parallel.size());
+  }
   if (config.qk_layernorm_across_heads && part.tensor_parallel.size() > 1) {
     return make_error(StatusCode::kUnsupported,
                       "qk_layernorm_across_heads: expected 1 tensor-parallel rank, found {}",
@@ -290,6 +300,10 @@ const GptOptions& GptModel::options() const { return state_->options; }
 const ModelPart& GptModel::part() const { return state_->part; }
 
 std::span<const GptParameter> GptModel::parameters() const { return state_->store.all(); }
+
+std::span<const ExpertBias> GptModel::expert_biases() const {
+  return state_->store.expert_biases();
+}
 
 int64_t GptModel::parameter_count() const {
   int64_t count = 0;

@@ -72,6 +72,10 @@ class GptModel {
   /// embedding, except that the last of several stages has a copy.
   std::span<const GptParameter> parameters() const;
 
+  /// Those of its routers. Passes with gradients count the tokens of each expert; the caller moves
+  /// the biases (move_expert_biases) and begins to count anew.
+  std::span<const ExpertBias> expert_biases() const;
+
   /// Elements of all parameters.
   int64_t parameter_count() const;
 

@@ -46,7 +46,7 @@ at::Tensor drawn_matrix(const GptParameter& parameter, const GptModel& model, ui
   const int64_t ranks = model.part().sizes.tensor_size_of(parameter.is_expert);
   at::Tensor drawn = at::empty(
       model::merged_shape(parameter.partition, parameter.tensor.sizes().vec(), ranks), at::kFloat);
-  if (!model.options().init_method_xavier_uniform) {
+  if (!model.options().init_method_xavier_uniform || drawn.dim() == 1) {
     return drawn.normal_(0, standard_deviation(parameter.name, model), generator);
   }
   const double bound = std::sqrt(6.0 / static_cast<double>(drawn.size(0) + drawn.size(1)));
@@ -76,7 +76,9 @@ Status initialise_weights(GptModel& model, uint64_t seed) {
     const c10::NoGradGuard without_gradients;
     for (const GptParameter& parameter : model.parameters()) {
       at::Tensor target = parameter.tensor.detach();
-      if (parameter.name.ends_with(".bias")) {
+      if (parameter.name.ends_with(".router.bias")) {
+        target.copy_(drawn_matrix(parameter, model, seed));
+      } else if (parameter.name.ends_with(".bias")) {
         target.zero_();
       } else if (target.dim() == 1) {
         target.fill_(model.options().apply_layernorm_1p ? 0 : 1);

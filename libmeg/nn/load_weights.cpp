@@ -45,6 +45,7 @@ Status check_none_left(const checkpoint::MegatronCheckpoint& checkpoint, const G
   }
   std::unordered_set<std::string_view> known;
   for (const GptParameter& parameter : model.parameters()) known.insert(parameter.name);
+  for (const ExpertBias& bias : model.expert_biases()) known.insert(bias.name);
   for (const checkpoint::LogicalParameter& parameter : checkpoint.parameters()) {
     if (known.contains(parameter.name)) continue;
     return make_error(StatusCode::kInvalidArgument,
@@ -76,13 +77,13 @@ class Loading {
                                                           .size = part.sizes.expert_tensor_size()},
             .use_masters = false} {}
 
-  Status add(const GptParameter& parameter) {
-    const at::Tensor target = parameter.tensor.detach();
+  Status add(const std::string& name, const at::Tensor& tensor) {
+    const at::Tensor target = tensor.detach();
     const bool is_direct = target.is_cpu() && target.is_contiguous();
     const at::Tensor staged =
         is_direct ? target : at::empty(target.sizes(), target.options().device(at::kCPU));
     wanted_.push_back(
-        {.name = parameter.name,
+        {.name = name,
          .kind = "weight",
          .dtype = dtype_of(staged),
          .shape = staged.sizes().vec(),
@@ -126,15 +127,20 @@ Status load_weights(const checkpoint::MegatronCheckpoint& checkpoint, GptModel& 
     const c10::NoGradGuard without_gradients;
     Loading loading(checkpoint, model.part());
     const int64_t ranks = model.part().sizes.tensor_model_parallel_size;
-    for (const GptParameter& parameter : model.parameters()) {
-      const auto source = found.find(parameter.name);
+    const auto add = [&](const std::string& name, const at::Tensor& tensor) -> Status {
+      const auto source = found.find(name);
       if (source == found.end()) {
         return make_error(StatusCode::kInvalidArgument,
-                          "{}: the model has this parameter, the checkpoint does not",
-                          parameter.name);
+                          "{}: the model has this parameter, the checkpoint does not", name);
       }
-      MEG_RETURN_IF_ERROR(check_rows(*source->second, parameter.tensor.size(0) * ranks, options));
-      MEG_RETURN_IF_ERROR(loading.add(parameter));
+      MEG_RETURN_IF_ERROR(check_rows(*source->second, tensor.size(0) * ranks, options));
+      return loading.add(name, tensor);
+    };
+    for (const GptParameter& parameter : model.parameters()) {
+      MEG_RETURN_IF_ERROR(add(parameter.name, parameter.tensor));
+    }
+    for (const ExpertBias& bias : model.expert_biases()) {
+      MEG_RETURN_IF_ERROR(add(bias.name, bias.tensor));
     }
     return loading.read();
   });

@@ -47,10 +47,6 @@ Result<std::vector<BalancingLoss>> read_losses(const std::vector<std::string>& t
     if (coefficients.empty()) continue;
     MEG_ASSIGN_OR_RETURN(const double coefficient, coefficient_of(coefficients[i]));
     if (coefficient == 0) continue;
-    if (type == "global_aux_loss") {
-      return Status(StatusCode::kUnsupported,
-                    "moe_router_load_balancing_type global_aux_loss: not supported yet");
-    }
     losses.push_back({.type = type, .coefficient = coefficient});
   }
   return losses;
@@ -58,11 +54,9 @@ Result<std::vector<BalancingLoss>> read_losses(const std::vector<std::string>& t
 
 /// Fields with which experts are others, or get other tokens, than any module here computes, and
 /// which are off where they are not said.
-constexpr std::string_view kNotSupported[] = {
-    "moe_apply_probs_on_input",       "moe_expert_capacity_factor",
-    "moe_input_jitter_eps",           "moe_latent_size",
-    "moe_router_enable_expert_bias",  "moe_router_force_biased",
-    "moe_router_force_load_balancing"};
+constexpr std::string_view kNotSupported[] = {"moe_apply_probs_on_input", "moe_input_jitter_eps",
+                                              "moe_latent_size", "moe_router_force_biased",
+                                              "moe_router_force_load_balancing"};
 
 Status check_supported(const megatron::FieldLookup& lookup) {
   Status first;
@@ -72,22 +66,16 @@ Status check_supported(const megatron::FieldLookup& lookup) {
     first = make_error(StatusCode::kUnsupported, "{} {}: not supported yet", field,
                        megatron::field_text(value));
   }
-  const FieldValue frequency = lookup("moe_layer_freq").value_or(FieldValue());
-  const bool is_each = frequency == FieldValue() || frequency == FieldValue(int64_t{1}) ||
-                       frequency == FieldValue(std::string("1"));
-  if (first.ok() && !is_each) {
-    first = make_error(StatusCode::kUnsupported,
-                       "moe_layer_freq: expected 1, experts in every layer, found {}: not "
-                       "supported yet",
-                       megatron::field_text(frequency));
-  }
   return first;
 }
 
 Status read_router(megatron::FieldReader& fields, MoeOptions& options) {
   options.router_pre_softmax = fields.flag("moe_router_pre_softmax", false);
-  options.router_topk_scaling_factor =
-      fields.number("moe_router_topk_scaling_factor").value_or(options.router_topk_scaling_factor);
+  // 0 means none, as in Megatron.
+  const double factor = fields.number("moe_router_topk_scaling_factor").value_or(0);
+  if (factor != 0) options.router_topk_scaling_factor = factor;
+  options.router_bias_update_rate =
+      fields.number("moe_router_bias_update_rate").value_or(options.router_bias_update_rate);
   options.router_num_groups = fields.size("moe_router_num_groups");
   options.router_group_topk = fields.size("moe_router_group_topk");
   options.z_loss_coeff = fields.number("moe_z_loss_coeff");
@@ -107,6 +95,26 @@ Status read_router(megatron::FieldReader& fields, MoeOptions& options) {
   return fields.status();
 }
 
+Status read_capacity(megatron::FieldReader& fields, MoeOptions& options) {
+  const double factor = fields.number("moe_expert_capacity_factor").value_or(-1);
+  const std::string policy = fields.text("moe_token_drop_policy").value_or("probs");
+  options.pad_expert_input_to_capacity = fields.flag("moe_pad_expert_input_to_capacity", false);
+  // Below 0 it means none, as in Megatron.
+  if (factor >= 0) options.expert_capacity_factor = factor;
+  if (policy == "position") {
+    options.token_drop_policy = TokenDropPolicy::kPosition;
+  } else if (policy != "probs") {
+    return make_error(StatusCode::kInvalidArgument,
+                      "moe_token_drop_policy: expected probs or position, found {}", policy);
+  }
+  if (options.pad_expert_input_to_capacity && !options.expert_capacity_factor.has_value()) {
+    return Status(StatusCode::kInvalidArgument,
+                  "moe_pad_expert_input_to_capacity: expected moe_expert_capacity_factor with it, "
+                  "found none");
+  }
+  return fields.status();
+}
+
 }  // namespace
 
 Result<MoeOptions> MoeOptions::from_fields(const megatron::FieldLookup& lookup) {
@@ -114,12 +122,14 @@ Result<MoeOptions> MoeOptions::from_fields(const megatron::FieldLookup& lookup) 
   const bool has_experts = fields.size("num_experts").has_value();
   MoeOptions options;
   const Status router = read_router(fields, options);
+  const Status capacity = read_capacity(fields, options);
   const Status supported = check_supported(lookup);
   auto losses = read_losses(words_of(lookup("moe_router_load_balancing_type")),
                             words_of(lookup("moe_aux_loss_coeff")));
   // Args of dense models have these, too.
   if (!has_experts) return MoeOptions();
   MEG_RETURN_IF_ERROR(router);
+  MEG_RETURN_IF_ERROR(capacity);
   MEG_RETURN_IF_ERROR(supported);
   MEG_ASSIGN_OR_RETURN(options.balancing_losses, std::move(losses));
   return options;
@@ -133,6 +143,22 @@ Status MoeOptions::check(const model::GptConfig& config) const {
     return make_error(StatusCode::kInvalidArgument,
                       "moe_router_topk: expected at most the {} experts (num_experts), found {}",
                       experts, router_topk);
+  }
+  const bool is_softmax = router_score_function == RouterScore::kSoftmax;
+  if (config.moe_router_enable_expert_bias && is_softmax) {
+    return Status(StatusCode::kInvalidArgument,
+                  "moe_router_enable_expert_bias: expected moe_router_score_function sigmoid with "
+                  "it, found softmax");
+  }
+  if (config.moe_shared_expert_intermediate_size.has_value() && config.add_bias_linear) {
+    return Status(StatusCode::kUnsupported,
+                  "moe_shared_expert_intermediate_size: expected no biases with shared experts, "
+                  "found `add_bias_linear`");
+  }
+  if (router_topk == 1 && is_softmax && !router_pre_softmax) {
+    return Status(StatusCode::kInvalidArgument,
+                  "moe_router_topk 1: expected moe_router_pre_softmax, as the softmax of one logit "
+                  "is always 1");
   }
   if (!router_group_topk.has_value()) return {};
   if (!router_num_groups.has_value() || experts % *router_num_groups != 0) {

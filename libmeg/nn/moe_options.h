@@ -17,13 +17,19 @@ namespace meg::nn {
 /// How a router turns logits into scores.
 enum class RouterScore : uint8_t { kSoftmax, kSigmoid };
 
+/// Which tokens of a full expert are dropped.
+enum class TokenDropPolicy : uint8_t { kProbs, kPosition };
+
 /// An auxiliary loss that keeps experts equally loaded. Mirrors switch_load_balancing_loss_func.
 struct BalancingLoss {
-  std::string type = {};  ///< "aux_loss": over the micro-batch; "seq_aux_loss": over each sequence.
+  /// "aux_loss": over the micro-batch; "seq_aux_loss": over each sequence; "global_aux_loss": over
+  /// the step's micro-batches of all ranks so far.
+  std::string type = {};
   double coefficient = 0;  ///< Above 0.
 
   /// "load_balancing_loss", as Megatron logs it.
   std::string_view log_name() const {
+    if (type == "global_aux_loss") return "global_load_balancing_loss";
     return type == "aux_loss" ? "load_balancing_loss" : "seq_load_balancing_loss";
   }
 };
@@ -36,11 +42,17 @@ struct MoeOptions {
   /// Whether scores are the softmax of all logits, or that of the chosen ones.
   bool router_pre_softmax = false;
   double router_topk_scaling_factor = 1;
+  double router_bias_update_rate = 1e-3;  ///< The step of expert biases.
   /// The dtype in which the router computes; nullopt: the parameters'.
   std::optional<at::ScalarType> router_dtype = std::nullopt;
   /// With both, a token's experts are those of its router_group_topk best groups of experts.
   std::optional<int64_t> router_num_groups = std::nullopt;
   std::optional<int64_t> router_group_topk = std::nullopt;
+  /// Each expert takes at most this many times its equal share of the tokens that are passed at
+  /// once; what others of them put out does not count. nullopt: all.
+  std::optional<double> expert_capacity_factor = std::nullopt;
+  TokenDropPolicy token_drop_policy = TokenDropPolicy::kProbs;
+  bool pad_expert_input_to_capacity = false;  ///< Only tokens_per_expert of ExpertBias shows it.
   std::vector<BalancingLoss> balancing_losses = {};   ///< In training.
   std::optional<double> z_loss_coeff = std::nullopt;  ///< In training.
 

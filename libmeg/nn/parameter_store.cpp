@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "libmeg/libtorch/torch_guard.h"
@@ -23,6 +24,13 @@ Result<ParameterStore> ParameterStore::create(const model::GptConfig& config,
     const auto tensor_options = at::dtype(options.params_dtype).device(options.device);
     for (model::RankParameter& row : rows) {
       if (row.chunk != part.chunk) continue;
+      if (row.is_buffer) {
+        // In fp32 whatever the parameters are: steps are too small for 16 bits.
+        const auto zeros = [&] { return at::zeros(row.shape, tensor_options.dtype(at::kFloat)); };
+        store.expert_biases_.push_back(
+            {.name = std::move(row.name), .tensor = zeros(), .tokens_per_expert = zeros()});
+        continue;
+      }
       GptParameter parameter;
       parameter.tensor = at::empty(row.shape, tensor_options).requires_grad_(true);
       parameter.partition = row.partition;
@@ -40,6 +48,12 @@ Result<ParameterStore> ParameterStore::create(const model::GptConfig& config,
 at::Tensor ParameterStore::find(std::string_view canonical, int64_t layer) const {
   const auto place = places_.find(model::with_layer(canonical, layer));
   return place == places_.end() ? at::Tensor() : parameters_[place->second].tensor;
+}
+
+const ExpertBias* ParameterStore::find_expert_bias(int64_t layer) const {
+  const std::string name = model::with_layer("decoder.layers.{}.mlp.router.expert_bias", layer);
+  const auto found = std::ranges::find(expert_biases_, name, &ExpertBias::name);
+  return found == expert_biases_.end() ? nullptr : &*found;
 }
 
 size_t ParameterStore::end_of(std::string_view prefix, int64_t layer) const {

@@ -98,6 +98,9 @@ Status read_tensors(const checkpoint::MegatronCheckpoint& checkpoint, bool with_
     MEG_RETURN_IF_ERROR(readings.add(name, "exp_avg", states[i].exp_avg));
     MEG_RETURN_IF_ERROR(readings.add(name, "exp_avg_sq", states[i].exp_avg_sq));
   }
+  for (const nn::ExpertBias& bias : parts.model.expert_biases()) {
+    MEG_RETURN_IF_ERROR(readings.add(bias.name, "weight", bias.tensor));
+  }
   MEG_RETURN_IF_ERROR(readings.read());
   // With a distributed optimizer `states` are copies of whole parameters: it takes its share of
   // them now.

@@ -21,6 +21,8 @@ class ModelChunks {
     for (const nn::GptModel& chunk : chunks) {
       const auto own = chunk.parameters();
       parameters_.insert(parameters_.end(), own.begin(), own.end());
+      const auto biases = chunk.expert_biases();
+      expert_biases_.insert(expert_biases_.end(), biases.begin(), biases.end());
     }
   }
 
@@ -30,6 +32,9 @@ class ModelChunks {
 
   /// The parameters, chunk by chunk.
   std::span<const nn::GptParameter> parameters() const { return parameters_; }
+
+  /// The routers' biases, chunk by chunk.
+  std::span<const nn::ExpertBias> expert_biases() const { return expert_biases_; }
 
   const model::GptConfig& config() const { return chunks_[0].config(); }
 
@@ -55,6 +60,7 @@ class ModelChunks {
  private:
   std::span<nn::GptModel> chunks_;
   std::vector<nn::GptParameter> parameters_;  ///< Handles of the chunks' tensors.
+  std::vector<nn::ExpertBias> expert_biases_;
 };
 
 }  // namespace meg::train

@@ -71,6 +71,11 @@ Result<std::vector<checkpoint::TrainingParameter>> snapshot_parameters(RunParts 
     }
     saved.push_back(std::move(parameter));
   }
+  for (const nn::ExpertBias& bias : parts.model.expert_biases()) {
+    checkpoint::TrainingParameter& parameter = saved.emplace_back();
+    parameter.name = bias.name;
+    parameter.weight = handed_over(bias.tensor, copy);
+  }
   return saved;
 }
 

@@ -29,7 +29,7 @@ Status Trainer::State::check_finite(const std::vector<MicroBatchLoss>& losses) c
 Result<logging::Losses> Trainer::State::take_auxiliary_losses(int64_t micro_batches) {
   const nn::MoeOptions& moe = options.model.moe;
   logging::Losses losses;
-  if (!options.config.num_experts.has_value()) return losses;
+  if (options.config.num_moe_layers() == 0) return losses;
   if (moe.z_loss_coeff.has_value()) losses.emplace_back("z_loss", 0.0F);
   for (const nn::BalancingLoss& loss : moe.balancing_losses) {
     losses.emplace_back(loss.log_name(), 0.0F);
@@ -51,7 +51,7 @@ Result<logging::Losses> Trainer::State::take_auxiliary_losses(int64_t micro_batc
   MEG_ASSIGN_OR_RETURN(sums, parallel::gather(*ranks.pipeline(), std::move(sums)));
   MEG_ASSIGN_OR_RETURN(sums, parallel::gather(*ranks.tensor(), std::move(sums)));
   MEG_ASSIGN_OR_RETURN(sums, parallel::gather(*ranks.data(), std::move(sums)));
-  const double parts = static_cast<double>(options.config.num_layers * micro_batches) *
+  const double parts = static_cast<double>(options.config.num_moe_layers() * micro_batches) *
                        static_cast<double>(ranks.data()->size());
   for (size_t i = 0; i < sums.size(); ++i) {
     losses[i % losses.size()].second += static_cast<float>(sums[i] / parts);

@@ -1,5 +1,6 @@
 // Times forward and backward passes of a GPT with random weights, dropout off; see
-// gpt_model_bench.py, which runs plain PyTorch beside it.
+// gpt_model_bench.py, which runs plain PyTorch beside it, and moe_model_bench.py for mixtures of
+// experts, beside megatron-core.
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -29,8 +30,9 @@ double seconds() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 9) {
-    std::cerr << "usage: gpt_model_bench LAYERS HIDDEN HEADS VOCAB SEQ BATCH STEPS THREADS\n";
+  if (argc != 9 && argc != 12) {
+    std::cerr << "usage: gpt_model_bench LAYERS HIDDEN HEADS VOCAB SEQ BATCH STEPS THREADS "
+                 "[EXPERTS TOPK EXPERT_FFN]\n";
     return 2;
   }
   std::vector<int64_t> numbers;
@@ -45,6 +47,17 @@ int main(int argc, char** argv) {
   config.padded_vocab_size = numbers[3];
   config.max_position_embeddings = config.seq_length = numbers[4];
   meg::nn::GptOptions options;
+  if (numbers.size() > 8) {
+    config.num_experts = numbers[8];
+    config.moe_router_topk = numbers[9];
+    config.ffn_hidden_size = config.moe_ffn_hidden_size = numbers[10];
+    config.swiglu = config.gated_linear_unit = true;
+    config.add_bias_linear = false;
+    config.untie_embeddings_and_output_weights = true;
+    config.normalization = "RMSNorm";
+    config.position_embedding_type = "rope";
+    options.moe.balancing_losses = {{.type = "aux_loss", .coefficient = 0.01}};
+  }
   options.hidden_dropout = options.attention_dropout = 0;
   auto model = meg::nn::GptModel::create(config, options);
   if (!model.has_value() || !meg::nn::initialise_weights(*model, 1).ok()) return 1;

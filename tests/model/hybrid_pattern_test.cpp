@@ -16,23 +16,27 @@ TEST(HybridPattern, PairsOfLayersAreThoseOfGpt) {
   const Result<HybridPattern> plain = parse_hybrid_pattern("*-*-*-");
   ASSERT_TRUE(plain.has_value());
   EXPECT_THAT(plain->segments, ElementsAre(3));
-  EXPECT_FALSE(plain->has_experts);
+  EXPECT_FALSE(plain->has_experts());
   const Result<HybridPattern> cut = parse_hybrid_pattern("*E|*E*E");
   ASSERT_TRUE(cut.has_value());
   EXPECT_THAT(cut->segments, ElementsAre(1, 2));
   EXPECT_EQ(cut->num_layers(), 3);
-  EXPECT_TRUE(cut->has_experts);
+  EXPECT_TRUE(cut->has_experts());
+  EXPECT_EQ(cut->moe_layer_freq(), megatron::FieldValue(int64_t{1}));
+  const Result<HybridPattern> mixed = parse_hybrid_pattern("*-|*E*E");
+  ASSERT_TRUE(mixed.has_value());
+  EXPECT_THAT(mixed->moe_layers, ElementsAre(false, true, true));
+  EXPECT_EQ(mixed->moe_layer_freq(), megatron::FieldValue(std::vector<std::string>{"0", "1", "1"}));
 }
 
 TEST(HybridPattern, TextIsWhatWasParsed) {
-  for (const char* text : {"*-", "*E*E", "*-|*-*-|*-*-|*-"}) {
+  for (const char* text : {"*-", "*E*E", "*-|*-*-|*-*-|*-", "*-*E|*E*-"}) {
     EXPECT_EQ(hybrid_pattern_text(*parse_hybrid_pattern(text)), text);
   }
 }
 
 TEST(HybridPattern, RefusesLayersThatGptHasNot) {
-  for (const char* text :
-       {"", "|", "M*-M*-", "*-*E", "**--", "*|-", "*-*", "-*-*", "*-*-/**", "*G"}) {
+  for (const char* text : {"", "|", "M*-M*-", "**--", "*|-", "*-*", "-*-*", "*-*-/**", "*G"}) {
     const Result<HybridPattern> pattern = parse_hybrid_pattern(text);
     ASSERT_FALSE(pattern.has_value()) << text;
     EXPECT_EQ(pattern.error().code(), StatusCode::kUnsupported);

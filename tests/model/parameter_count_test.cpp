@@ -70,6 +70,38 @@ TEST(ParameterCount, SumsStagesAndChunksWithOneTiedCopy) {
   }
 }
 
+TEST(ParameterCount, CountsTheLayersThatHaveExperts) {
+  const ParameterTable table = std::move(*ParameterTable::gpt());
+  GptConfig dense = gpt2_config(4, 64, 4, 32, 1);
+  GptConfig config = dense;
+  config.num_experts = 3;
+  config.moe_ffn_hidden_size = 40;
+  config.moe_shared_expert_intermediate_size = 24;
+  const int64_t all_dense = count(dense, 1, 1), all_experts = count(config, 1, 1);
+  config.moe_layers = {false, true, true, true};
+  EXPECT_EQ(config.num_moe_layers(), 3);
+  EXPECT_EQ(4 * count(config, 1, 1), all_dense + 3 * all_experts);
+  for (const int64_t stage : {0, 1}) {
+    int64_t sum = 0;
+    const auto parameters =
+        rank_parameters(config, {1, 2, 1}, stage, NameFamily::kMcoreLocal, table);
+    ASSERT_TRUE(parameters) << parameters.error().message();
+    for (const RankParameter& parameter : *parameters) {
+      sum += std::accumulate(parameter.shape.begin(), parameter.shape.end(), int64_t{1},
+                             std::multiplies<>());
+      const bool is_expert = parameter.name.find(".experts.") != std::string::npos ||
+                             parameter.name.find(".shared_experts.") != std::string::npos ||
+                             parameter.name.find(".router.") != std::string::npos;
+      const bool is_mlp = parameter.name.find(".mlp.") != std::string::npos;
+      if (is_mlp) EXPECT_EQ(is_expert, config.has_experts(*parameter.layer)) << parameter.name;
+    }
+    EXPECT_EQ(sum, count(config, 1, 2, stage));
+  }
+  // Args may name no layer at all.
+  config.moe_layers = {false, false, false, false};
+  EXPECT_EQ(count(config, 1, 1), all_dense);
+}
+
 TEST(ParameterCount, IsTheSumOfTheRanksParameters) {
   const ParameterTable table = std::move(*ParameterTable::gpt());
   GptConfig config = gpt2_config(24, 1024, 16, 1024, 4);

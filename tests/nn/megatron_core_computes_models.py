@@ -57,6 +57,9 @@ class MegatronCore(unittest.TestCase):
             for name, parameter in model.named_parameters():
                 one_dimension = parameter.dim() == 1
                 parameter.add_(torch.randn_like(parameter) * (0.3 if one_dimension else 0.1))
+            for name, buffer in model.named_buffers():
+                if name.endswith("expert_bias"):
+                    buffer.copy_(torch.randn_like(buffer) * 0.3)
         return model
 
     def computed(self, *cases):
@@ -175,9 +178,33 @@ class MegatronCore(unittest.TestCase):
                                         ["aux_loss", "seq_aux_loss"], "moe_aux_loss_coeff": [0.2, 0.1]},
                 "shared expert": {"moe_shared_expert_intermediate_size": 40},
                 "moe_shared_expert_gate": {"moe_shared_expert_intermediate_size": 40, "moe_shared_expert_gate": True},
+                "global_aux_loss": losses | {"moe_router_load_balancing_type": "global_aux_loss"},
+                "biases": {"add_bias_linear": True},
+                "expert bias": sigmoid | {"moe_router_enable_expert_bias": True},
+                "expert bias, groups": sigmoid | groups | {"moe_router_enable_expert_bias": True},
+                "moe_expert_capacity_factor": {"moe_expert_capacity_factor": 0.9},
+                "moe_token_drop_policy": losses | {
+                    "moe_expert_capacity_factor": 0.7, "moe_token_drop_policy": "position"},
+                "moe_pad_expert_input_to_capacity": {
+                    "moe_expert_capacity_factor": 0.5, "moe_pad_expert_input_to_capacity": True},
+                "moe_layer_freq": {"moe_layer_freq": 2},
+                "moe_layer_freq of a list": {"moe_layer_freq": [0, 1, 1], "moe_shared_expert_intermediate_size": 40},
                 "GELU": {"swiglu": False, "normalization": "LayerNorm"},
                 "squared_relu": {"swiglu": False, "squared_relu": True},
         }.items()}, **fp32)
+
+    def test_full_experts_drop_tokens(self):
+        args = argparse.Namespace(**MOE)
+        model, windows = self.model(args), self.windows(args)
+        found = [computed["logits"] for computed in self.computed(*(
+            (argparse.Namespace(**(MOE | fields)), model, windows) for fields in (
+                {}, {"moe_expert_capacity_factor": -1.0}, {"moe_expert_capacity_factor": 4.0},
+                {"moe_expert_capacity_factor": 0.7},
+                {"moe_expert_capacity_factor": 0.7, "moe_token_drop_policy": "position"})))]
+        for none in found[1:3]:
+            self.assertTrue(torch.equal(found[0], none))
+        for one, other in (0, 3), (0, 4), (3, 4):
+            self.assertGreater((found[one] - found[other]).abs().max().item(), 1e-3)
 
     def test_auxiliary_losses_have_gradients(self):
         args = argparse.Namespace(**(MOE | {"moe_aux_loss_coeff": 0.3}))

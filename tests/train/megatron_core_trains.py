@@ -10,6 +10,7 @@ import functools
 import json
 import logging
 import os
+import random
 import subprocess
 import sys
 import tempfile
@@ -28,6 +29,7 @@ try:
     from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
     from megatron.core.optimizer_param_scheduler import OptimizerParamScheduler
     from megatron.core.pipeline_parallel.schedules import forward_backward_no_pipelining
+    from megatron.core.transformer.moe import moe_utils
 
     from megatron_core import models as core
     from reference import files as reference_files
@@ -75,6 +77,41 @@ def forward_step(batches, model):
     return output, functools.partial(loss_func, mask)
 
 
+def random_mixture(number):
+    """Args of a model with experts, which any number makes, of what people combine."""
+    draw = random.Random(number)
+    layers, experts = draw.choice((2, 3)), draw.choice((4, 6, 8))
+    topk = draw.choice((1, 2, 2, 2, 3))
+    is_sigmoid = draw.random() < 0.4
+    losses = draw.choice((["aux_loss"], ["seq_aux_loss"], ["global_aux_loss"], ["none"], ["aux_loss", "seq_aux_loss"]))
+    fields = {"num_layers": layers, "num_experts": experts, "moe_router_topk": topk,
+              "moe_ffn_hidden_size": draw.choice((16, 24, 40)),
+              "moe_router_score_function": "sigmoid" if is_sigmoid else "softmax",
+              "moe_router_pre_softmax": not is_sigmoid and (topk == 1 or draw.random() < 0.3),
+              "moe_router_load_balancing_type": losses if len(losses) > 1 else losses[0],
+              "moe_aux_loss_coeff": [0.1, 0.02] if len(losses) > 1 else draw.choice((0.0, 0.01, 0.3)),
+              "moe_z_loss_coeff": draw.choice((None, 0.001, 0.05)),
+              "moe_layer_freq": draw.choice((1, 1, 2, [0] + [1] * (layers - 1))),
+              "moe_router_dtype": draw.choice((None, None, "fp32", "fp64")),
+              "add_bias_linear": draw.random() < 0.2, "normalization": draw.choice(("LayerNorm", "RMSNorm")),
+              "calculate_per_token_loss": draw.random() < 0.3 and "seq_aux_loss" not in losses}
+    if is_sigmoid and draw.random() < 0.7:
+        fields |= {"moe_router_enable_expert_bias": True, "moe_router_bias_update_rate": draw.choice((0.001, 0.05))}
+    if experts == 8 and topk == 2 and (is_sigmoid or fields["moe_router_pre_softmax"]) and draw.random() < 0.6:
+        fields |= {"moe_router_num_groups": 4, "moe_router_group_topk": 2}
+    if is_sigmoid or fields["moe_router_pre_softmax"]:
+        fields["moe_router_topk_scaling_factor"] = draw.choice((None, 2.5))
+    if draw.random() < 0.3:
+        fields |= {"moe_expert_capacity_factor": draw.choice((0.6, 1.0, 1.25)),
+                   "moe_token_drop_policy": draw.choice(("probs", "position")),
+                   "moe_pad_expert_input_to_capacity": draw.random() < 0.3}
+    if draw.random() < 0.4 and not fields["add_bias_linear"]:
+        fields |= {"moe_shared_expert_intermediate_size": 20, "moe_shared_expert_gate": draw.random() < 0.5}
+    activation = draw.choice(("swiglu", "swiglu", "squared_relu", "gelu"))
+    return fields | {"bias_gelu_fusion": False, "swiglu": activation == "swiglu",
+                     "squared_relu": activation == "squared_relu"}
+
+
 def norm_of(tensors):
     return sum(tensor.double().pow(2).sum().item() for tensor in tensors) ** 0.5
 
@@ -84,6 +121,8 @@ class CoreTraining:
 
     def __init__(self, args, module):
         config = module.config
+        self.moe_layers = sum(hasattr(layer.mlp, "router") for layer in module.decoder.layers)
+        moe_utils.get_moe_layer_wise_logging_tracker().clear()  # one of all models of a process
         self.model = DistributedDataParallel(config, DistributedDataParallelConfig(), module)
         self.optimizer = get_megatron_optimizer(OptimizerConfig(
             optimizer="adam", lr=args.lr, min_lr=args.min_lr, decoupled_lr=args.decoupled_lr,
@@ -114,6 +153,10 @@ class CoreTraining:
                  "loss": (total[0] / total[1]).item(), "lr": self.lr(False),
                  "decoupled_lr": self.lr(has_decoupled),
                  "grad_norm": norm_of(p.main_grad for p in self.model.parameters())}
+        tracker = moe_utils.get_moe_layer_wise_logging_tracker()
+        found["auxiliary"] = {name: tracked["values"].sum().item() / self.moe_layers / MICRO_BATCHES
+                              for name, tracked in tracker.items()}
+        moe_utils.clear_aux_losses_tracker()
         _, found["norm_of_ranks"], _ = self.optimizer.step()
         self.scheduler.step(MICRO_BATCHES * BATCH)
         return found | {"params_norm": norm_of(p.detach() for p in self.model.parameters())}
@@ -145,26 +188,32 @@ class MegatronCore(unittest.TestCase):
         saved = reference_files.load_ranks(os.path.join(place, "save"))[0, 0]
         return wanted, [json.loads(line) for line in told.splitlines()], core_training, saved
 
-    def compare(self, name, fields):
+    def compare(self, name, fields, **closer):
         """Each step, and the weights after the last: key biases have no true gradient."""
         wanted, found, core_training, saved = self.trained(fields)
         self.assertEqual(len(found), STEPS)
         differences = {"loss": 0.0, "grad_norm": 0.0, "params_norm": 0.0, "lr": 0.0,
-                       "decoupled_lr": 0.0}
+                       "decoupled_lr": 0.0, "auxiliary": 0.0}
         for step, expected in zip(found, wanted):
-            for what in differences:
+            self.assertEqual(set(step["auxiliary"]), set(expected["auxiliary"]))
+            for kind, value in expected["auxiliary"].items():
+                differences["auxiliary"] = max(differences["auxiliary"], abs(step["auxiliary"][kind] / value - 1))
+            for what in differences.keys() - {"auxiliary"}:
                 scale = abs(expected[what]) or 1.0
                 differences[what] = max(differences[what],
                                         abs(step[what] - expected[what]) / scale)
         weights = dict(core_training.model.module.named_parameters())
+        for key, bias in core_training.model.module.named_buffers():
+            if key.endswith("expert_bias"):
+                self.assertTrue(torch.equal(saved["model"][key], bias), (key, saved["model"][key], bias))
         differences["weights"] = max(
             (saved["model"][key] - weights[key].detach()).abs().max().item()
             for key in weights if "linear_qkv.bias" not in key)
         print(f"{name}: " + ", ".join(f"{what} {value:.1e}" for what, value in differences.items()))
         bounds = {"loss": 2e-6, "grad_norm": 5e-6, "params_norm": 1e-6, "lr": 1e-12,
-                  "decoupled_lr": 1e-12, "weights": 2e-5}
+                  "decoupled_lr": 1e-12, "auxiliary": 2e-6, "weights": 2e-5}
         for what, value in differences.items():
-            self.assertLess(value, bounds[what], what)
+            self.assertLess(value, (bounds | closer)[what], what)
         return wanted, core_training, saved
 
     def test_means_over_micro_batches(self):
@@ -192,6 +241,22 @@ class MegatronCore(unittest.TestCase):
         self.compare("auxiliary losses of tokens", experts | losses | {"calculate_per_token_loss": True})
         self.compare("losses of sequences", experts | losses | {"moe_router_load_balancing_type": "seq_aux_loss"})
         self.assertGreater(abs(with_losses[0]["grad_norm"] / plain[0]["grad_norm"] - 1), 1e-3)
+
+    def test_trains_random_mixtures(self):
+        """MEG_RANDOM_MIXTURES: how many."""
+        for number in range(int(os.environ.get("MEG_RANDOM_MIXTURES", "4"))):
+            fields = random_mixture(number)
+            with self.subTest(number=number, fields=fields):
+                self.compare(f"mixture {number}", fields, loss=5e-7, grad_norm=5e-7)
+
+    def test_moves_expert_biases(self):
+        experts = {"num_experts": 4, "moe_ffn_hidden_size": 24, "add_bias_linear": False, "bias_gelu_fusion": False,
+                   "moe_router_score_function": "sigmoid", "moe_router_enable_expert_bias": True}
+        core_training = self.compare("expert bias", experts)[1]
+        biases = [bias for name, bias in core_training.model.module.named_buffers() if name.endswith("expert_bias")]
+        self.assertEqual(len(biases), 2)
+        for bias in biases:
+            self.assertGreater(bias.abs().max().item(), 0.0009)
 
     def expect_groups(self, core_training, saved, untied):
         """As core 0.12 saves them: by first appearance; the same members and rates as core's."""

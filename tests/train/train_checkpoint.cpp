@@ -6,6 +6,7 @@
 
 #include <cstdio>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "libmeg/schedule/scheduler_flags.h"
@@ -98,10 +99,17 @@ Status train_and_save(const std::string& load, const at::Tensor& windows, const 
     MEG_ASSIGN_OR_RETURN(const Optimizer::Outcome outcome, optimizer->step(rates));
     scheduler.step(batch_size);
     MEG_ASSIGN_OR_RETURN(const double params_norm, optimizer->params_norm());
-    fmt::print(R"({{"loss": {}, "grad_norm": {}, "params_norm": {}, "lr": {}, "decoupled_lr": {}}})"
+    std::string auxiliary;
+    for (const auto& [name, sum] : std::exchange(model.auxiliary_losses().sums, {})) {
+      const double count = static_cast<double>(model.config().num_moe_layers() * micro_batches);
+      auxiliary += fmt::format(R"({}"{}": {})", auxiliary.empty() ? "" : ", ", name,
+                               sum.item<double>() / count);
+    }
+    fmt::print(R"({{"loss": {}, "grad_norm": {}, "params_norm": {}, "lr": {}, "decoupled_lr": {}, )"
+               R"("auxiliary": {{{}}}}})"
                "\n",
                reported_loss(losses, /*over_tokens=*/true), outcome.grad_norm, params_norm,
-               rates.lr, rates.decoupled_lr.value_or(rates.lr));
+               rates.lr, rates.decoupled_lr.value_or(rates.lr), auxiliary);
   }
   checkpoint::TrainingArgs args;
   for (const char* name :
@@ -112,9 +120,12 @@ Status train_and_save(const std::string& load, const at::Tensor& windows, const 
   }
   args.set("tokenizer_type", {std::string("NullTokenizer")});
   args.set("add_bias_linear", {checkpoint.arg("add_bias_linear") == megatron::FieldValue(true)});
-  for (const char* name : {"num_experts", "moe_ffn_hidden_size"}) {
-    const auto value = checkpoint.arg(name);
-    if (value.has_value()) args.set(name, checkpoint::arg_value(*value));
+  for (const char* name :
+       {"num_experts", "moe_ffn_hidden_size", "swiglu", "group_query_attention", "num_query_groups",
+        "moe_layer_freq", "moe_router_enable_expert_bias", "moe_shared_expert_intermediate_size",
+        "moe_shared_expert_gate", "normalization", "qk_layernorm"}) {
+    const auto value = checkpoint.described_arg(name);
+    if (value.has_value()) args.set(name, checkpoint::whole_numbers_arg(*value));
   }
   args.set("untie_embeddings_and_output_weights",
            {checkpoint.arg("untie_embeddings_and_output_weights") == megatron::FieldValue(true)});

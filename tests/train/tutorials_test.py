@@ -16,6 +16,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SHARED = pathlib.Path(os.environ.get("MEG_SHARED", ROOT.parent / "shared"))
 ORACLE = SHARED / "oracle" / "training"
+LLAMA_TOKENIZER = SHARED / "oracle" / "datasets" / "tok" / "sp_bpe_llama.model"
 PRETRAIN = os.path.abspath(sys.argv[1])
 PREPROCESS = os.path.join(os.path.dirname(PRETRAIN), "preprocess_data")
 FILES = "--data-path DATA --vocab-file gpt2-vocab.json --merge-file gpt2-merges.txt "
@@ -57,7 +58,7 @@ MIXTRAL_8X7B = (
     "--no-position-embedding --rotary-base 1000000 --num-experts 8 --moe-router-topk 2 "
     "--moe-router-load-balancing-type aux_loss --moe-aux-loss-coeff 1e-2 --moe-grouped-gemm "
     "--moe-token-dispatcher-type alltoall --overlap-param-gather --overlap-grad-reduce "
-    "--tokenizer-type Llama2Tokenizer --tokenizer-model tokenizer.model --data-path DATA "
+    "--tokenizer-type Llama2Tokenizer --tokenizer-model TOKENIZER --data-path LLAMA_DATA "
     "--split 99990,8,2 --micro-batch-size 1 --global-batch-size 256 --lr 1e-4 --train-iters 500000 "
     "--lr-decay-iters 320000 --lr-decay-style cosine --min-lr 1.0e-5 --weight-decay 0.1 "
     "--lr-warmup-iters 500 --clip-grad 1.0 --bf16 --tensor-model-parallel-size 1 "
@@ -98,6 +99,10 @@ TUTORIALS = {
         "--pipeline-model-parallel-size 1 --tensorboard-dir SAVE/events " + FILES + SAVE),
     "examples/llama/train_llama3_8b of core 0.15, mock data, bf16": (
         LLAMA3_8B + "--profile --profile-step-start 4 --profile-step-end 6 " + SAVE),
+    "examples/llama/train_llama3_8b of core 0.19, mock data, bf16": (
+        LLAMA3_8B + "--normalization RMSNorm --profile --profile-step-start 4 --profile-step-end 6 "
+        "--ckpt-format torch_dist " + SAVE),
+    "examples/mixtral/train_mixtral_8x7b_distributed.sh of core 0.19, one rank": MIXTRAL_8X7B + SAVE,
 }
 FURTHER = {
     "examples/pretrain_gpt_distributed.sh": "--train-iters 5000",
@@ -107,6 +112,11 @@ FURTHER = {
         "--num-query-groups 2 --kv-channels 8 --ffn-hidden-size 64 --vocab-size 1000 "
         "--train-samples 1953125"),
 }
+FURTHER["examples/llama/train_llama3_8b of core 0.19, mock data, bf16"] = FURTHER[
+    "examples/llama/train_llama3_8b of core 0.15, mock data, bf16"]
+FURTHER["examples/mixtral/train_mixtral_8x7b_distributed.sh of core 0.19, one rank"] = (
+    "--num-query-groups 2 --ffn-hidden-size 64 --train-iters 5000 --global-batch-size 8 "
+    "--pipeline-model-parallel-size 1 --expert-model-parallel-size 1 --split 98,1,1")
 
 # What libmeg does not do, whole as well, and the flags that the error names.
 REFUSED = {
@@ -114,7 +124,7 @@ REFUSED = {
         LLAMA3_8B + "--fp8-format hybrid --fp8-amax-history-len 1024 --fp8-amax-compute-algo max "
         "--fp8-param-gather " + SAVE,
         ["--fp8-format", "--fp8-amax-history-len", "--fp8-amax-compute-algo", "--fp8-param-gather"]),
-    "examples/mixtral/train_mixtral_8x7b_distributed.sh of core 0.16": (
+    "examples/mixtral/train_mixtral_8x7b_distributed.sh of core 0.19": (
         MIXTRAL_8X7B + SAVE,
         ["expected a multiple of tensor x pipeline x context parallel size 1 x 4 x 1, found 1"]),
     # Megatron refuses this script of its own, too: --rampup-batch-size wants --train-samples.
@@ -141,15 +151,18 @@ class Tutorials(unittest.TestCase):
         corpus = pathlib.Path(cls.folder.name) / "corpus.jsonl"
         with open(corpus, "w", encoding="utf-8") as file:
             file.writelines(f'{{"text": "document number {i} is about {i % 97} things"}}\n' for i in range(3000))
-        done = subprocess.run([PREPROCESS, "--input", corpus, "--output-prefix", corpus.with_name("my"),
-                               "--tokenizer-type", "GPT2BPETokenizer", "--vocab-file", "gpt2-vocab.json",
-                               "--merge-file", "gpt2-merges.txt", "--append-eod"], cwd=ORACLE,
-                              capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        cls.data = f"{corpus.with_name('my')}_text_document"
+        cls.values = {"TOKENIZER": str(LLAMA_TOKENIZER)}
+        for name, tokenizer in {
+                "DATA": "--tokenizer-type GPT2BPETokenizer --vocab-file gpt2-vocab.json --merge-file gpt2-merges.txt",
+                "LLAMA_DATA": f"--tokenizer-type Llama2Tokenizer --tokenizer-model {LLAMA_TOKENIZER}"}.items():
+            prefix = corpus.with_name(name.lower())
+            done = subprocess.run([PREPROCESS, "--input", corpus, "--output-prefix", prefix, *tokenizer.split(),
+                                   "--append-eod"], cwd=ORACLE, capture_output=True, text=True)
+            assert done.returncode == 0, done.stderr
+            cls.values[name] = f"{prefix}_text_document"
 
     def words(self, flags, folder):
-        return [word.replace("SAVE", f"{folder}/save").replace("DATA", self.data) for word in flags.split()]
+        return [self.values.get(word, word.replace("SAVE", f"{folder}/save")) for word in flags.split()]
 
     def test_each_trains_saves_and_goes_on(self):
         for name, flags in TUTORIALS.items():

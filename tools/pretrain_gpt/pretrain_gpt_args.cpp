@@ -8,6 +8,7 @@
 #include "libmeg/logging/log_lines.h"
 #include "libmeg/megatron/argument_table.h"
 #include "libmeg/model/gpt_extensions.h"
+#include "libmeg/model/layer_lists.h"
 #include "libmeg/text/json/python_float.h"
 
 namespace meg::tools {
@@ -32,6 +33,12 @@ void set_derived(checkpoint::TrainingArgs& args, const model::GptConfig& config)
   args.set("make_vocab_size_divisible_by", {config.make_vocab_size_divisible_by});
   if (config.attention_window.has_value()) {
     args.set("window_size", checkpoint::window_size_arg(*config.attention_window));
+  }
+  for (const std::string_view name : model::kLayerListFields) {
+    const std::optional<megatron::FieldValue> value = args.field(name);
+    if (!value.has_value()) continue;
+    args.set(name,
+             checkpoint::whole_numbers_arg(model::evaluated_layer_list(*value, config.num_layers)));
   }
 }
 

@@ -139,6 +139,7 @@ class StateReader {
   // word; hence it is refused.
   Status check_groups() const {
     for (const LogicalParameter& parameter : checkpoint_.parameters()) {
+      if (parameter.is_buffer) continue;
       const bool decays = model::has_weight_decay(parameter.spelling, parameter.shape.size());
       const ParamGroupKind expected = decays ? ParamGroupKind::kDecay : ParamGroupKind::kNoDecay;
       if (parameter.group == expected || parameter.group == ParamGroupKind::kDecoupled) continue;
@@ -159,6 +160,7 @@ class StateReader {
   /// torch's own Adam keeps the step with each parameter.
   Status read_step_of_parameters(OptimizerState* optimizer) const {
     for (const LogicalParameter& parameter : checkpoint_.parameters()) {
+      if (parameter.is_buffer) continue;
       std::optional<int64_t>& step = settings_of(*optimizer, parameter.group).step;
       // The first one found is that of the group: Adam steps all parameters of a group together.
       if (step.has_value()) continue;

@@ -70,7 +70,7 @@ class FileBuilder {
                          model::PipelineLayout::create(config_.num_layers, sizes_));
     // Until here, args are GPT's.
     if (options_.names == model::NameFamily::kHybrid) {
-      set_hybrid_args(layout, config_.num_experts.has_value(), &args_);
+      set_hybrid_args(layout, config_, &args_);
     }
     add("args", tree_.args(args_));
     add("checkpoint_version", tree_.graph().add_float(kCheckpointVersion));
@@ -217,7 +217,7 @@ class FileBuilder {
   std::vector<OptimizerMember> members(Choose choose) const {
     std::vector<OptimizerMember> found;
     for (size_t i = 0; i < rank_.size(); ++i) {
-      if (!choose(rank_[i])) continue;
+      if (!choose(rank_[i]) || rank_[i].is_buffer) continue;
       found.push_back(
           {.parameter = values_[i],
            .weight_decay = model::has_weight_decay(rank_[i].name, rank_[i].shape.size()),

@@ -150,7 +150,7 @@ constexpr ModuleRow kModules[] = {
        {"decoder.layers.{}.mlp.router.", 6}}},
      "",
      {Partition::kReplicated, Presence::kExperts, {Extent::kExpertCount, Extent::kHidden}},
-     {Partition::kReplicated, Presence::kUntold, {Extent::kExpertCount, Extent::kNone}},
+     {Partition::kReplicated, Presence::kRouterBias, {Extent::kExpertCount, Extent::kNone}},
      "expert_bias"},
     {Placement::kLayer,
      true,

@@ -43,6 +43,7 @@ enum class Presence : uint8_t {
   kUntied,            ///< untie_embeddings_and_output_weights
   kTiedCopy,          ///< Tied, and the last of several pipeline stages.
   kExperts,           ///< num_experts
+  kRouterBias,        ///< and add_bias_linear
   kSharedExperts,     ///< moe_shared_expert_intermediate_size
   kSharedGate,        ///< and moe_shared_expert_gate
   kSharedBias,        ///< and add_bias_linear
@@ -74,7 +75,8 @@ struct ModuleRow {
   std::string_view legacy_short;                     ///< Legacy's later spelling, if there is one.
   ParameterRow weight;
   ParameterRow bias;  ///< With extents kNone the module never has one.
-  /// Name of a replicated tensor beside them that no optimizer updates; empty: none.
+  /// Name of a replicated tensor of the bias's shape beside them that no optimizer updates, which
+  /// models with moe_router_enable_expert_bias have; empty: none.
   std::string_view buffer = {};
 
   /// The part before "weight" or "bias" in the canonical name.

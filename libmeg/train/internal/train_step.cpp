@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "libmeg/libtorch/torch_guard.h"
+#include "libmeg/nn/expert_biases.h"
 #include "libmeg/train/internal/pipeline/pipeline_stage.h"
 
 // One step: the schedule's forward and backward passes, the sums over ranks, the losses. Without a
@@ -48,6 +49,42 @@ Result<std::vector<MicroBatchLoss>> of_all_ranks(const parallel::ParallelState& 
   return all;
 }
 
+/// Adds up what ranks with different tokens have counted: those of other samples, and of other
+/// parts of the sequences.
+Status sum_over_tokens(const at::Tensor& counts, const ModelChunks& model,
+                       const parallel::ParallelState& ranks) {
+  MEG_RETURN_IF_ERROR(ranks.data()->all_reduce(counts));
+  if (!model.part().tensor_parallel.splits_sequences()) return {};
+  return ranks.tensor()->all_reduce(counts);
+}
+
+/// What routers know of the other micro-batches and ranks of a step, none of them yet.
+void begin_step(const ModelChunks& model, const parallel::ParallelState& ranks) {
+  for (int64_t chunk = 0; chunk < model.size(); ++chunk) {
+    nn::AuxiliaryLosses& losses = model[chunk].auxiliary_losses();
+    losses.begin_step();
+    losses.global_ranks = ranks.data()->size();
+    if (model.part().tensor_parallel.splits_sequences()) {
+      losses.global_ranks *= ranks.tensor()->size();
+    }
+    losses.sum_over_global_ranks = [&model, &ranks](const at::Tensor& tokens) {
+      libtorch::throw_if_error(sum_over_tokens(tokens, model, ranks));
+    };
+  }
+}
+
+/// Moves the biases of routers by the tokens of the whole batch.
+Status move_expert_biases(const ModelChunks& model, const parallel::ParallelState& ranks) {
+  const auto biases = model.expert_biases();
+  if (biases.empty()) return {};
+  return libtorch::torch_guard([&]() -> Status {
+    const at::Tensor tokens = nn::tokens_per_expert(biases);
+    MEG_RETURN_IF_ERROR(sum_over_tokens(tokens, model, ranks));
+    nn::move_expert_biases(biases, tokens, model.options().moe.router_bias_update_rate);
+    return {};
+  });
+}
+
 /// take: of each step in its order.
 template <class Take>
 Status take_steps(const std::vector<PipelineStep>& steps, Take take) {
@@ -66,6 +103,7 @@ Result<std::vector<MicroBatchLoss>> forward_backward(const ModelChunks& model, O
                                                      std::optional<int64_t> group,
                                                      ScheduleTrace* trace) {
   model.set_training(true);
+  begin_step(model, ranks);
   const bool per_token = step_loss == StepLoss::kMeanOfTokens;
   MEG_RETURN_IF_ERROR(optimizer.zero_grad({.only = micro_batches == 1 && !per_token,
                                            .scale = per_token ? 1 : 1.0 / ranks.data()->size()}));
@@ -83,6 +121,7 @@ Result<std::vector<MicroBatchLoss>> forward_backward(const ModelChunks& model, O
   // Call this also where no reduction overlaps: then all of it happens here.
   MEG_RETURN_IF_ERROR(
       traced(trace, "reduce gradients", nullptr, [&] { return optimizer.reduce_gradients(); }));
+  MEG_RETURN_IF_ERROR(move_expert_biases(model, ranks));
   MEG_ASSIGN_OR_RETURN(found, of_all_ranks(ranks, found));
   const double tokens = total_loss(found).tokens;
   // A step without a single kept token keeps its gradients of zero.

@@ -32,7 +32,8 @@ enum class StepLoss : uint8_t {
 };
 
 /// Runs the forward and backward passes of `micro_batches` micro-batches on each data-parallel
-/// rank; the optimizer then holds the gradients of their loss, multiplied by its loss scale.
+/// rank; the optimizer then holds the gradients of their loss, multiplied by its loss scale, and
+/// routers' biases have moved (also where the optimizer will skip the step, as in Megatron).
 /// Returns the losses of all ranks. group: consecutive micro-batches of a virtual stage; nullopt:
 /// the number of stages. trace: records the computation unless null. Mirrors Megatron-LM
 /// megatron/core/pipeline_parallel/schedules.py: get_forward_backward_func, pretrain_gpt.py:

@@ -8,13 +8,13 @@ import types
 os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")  # compiling costs more than it saves here
 
 import torch
-from megatron.core import parallel_state
+from megatron.core import parallel_state, tensor_parallel
 from megatron.core.activations import squared_relu
 from megatron.core.dist_checkpointing.strategies import filesystem_async
 from megatron.core.fusions import fused_layer_norm, fused_softmax
 from megatron.core.fusions.fused_bias_geglu import quick_gelu
 from megatron.core.models.gpt import GPTModel
-from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
+from megatron.core.models.gpt.gpt_layer_specs import get_gpt_decoder_block_spec, get_gpt_layer_local_spec
 from megatron.core.tensor_parallel import random
 from megatron.core.transformer.module import Float16Module
 from megatron.core.transformer.moe import moe_utils
@@ -84,6 +84,8 @@ def bias_dropout_add_of_core_0_17(training, fused):
 
 def block_spec(args, config):
     """The local spec; with Apex's layer norm where torch's cannot do what args ask for."""
+    if config.moe_layer_freq != 1:
+        return get_gpt_decoder_block_spec(config, use_transformer_engine=False, normalization=config.normalization)
     layer = get_gpt_layer_local_spec(num_experts=config.num_moe_experts, normalization=config.normalization,
                                      qk_layernorm=config.qk_layernorm)
     if args.fp32_residual_connection:
@@ -115,7 +117,9 @@ DEFAULTS = {
 MOE_FIELDS = ("moe_ffn_hidden_size", "moe_router_topk", "moe_router_pre_softmax", "moe_router_topk_scaling_factor",
               "moe_router_score_function", "moe_router_dtype", "moe_router_num_groups", "moe_router_group_topk",
               "moe_router_load_balancing_type", "moe_aux_loss_coeff", "moe_z_loss_coeff",
-              "moe_shared_expert_intermediate_size", "moe_shared_expert_gate", "expert_model_parallel_size",
+              "moe_shared_expert_intermediate_size", "moe_shared_expert_gate", "moe_layer_freq",
+              "moe_router_enable_expert_bias", "moe_router_bias_update_rate", "moe_expert_capacity_factor",
+              "moe_token_drop_policy", "moe_pad_expert_input_to_capacity", "expert_model_parallel_size",
               "expert_tensor_parallel_size", "sequence_parallel")
 
 
@@ -130,6 +134,9 @@ def activation_of(args):
 def experts_of(args):
     if args.num_experts is None:
         return {}
+    if args.add_bias_linear and args.tensor_model_parallel_size == 1:
+        # Core adds biases to what this function returns in place, which autograd forbids of its views.
+        tensor_parallel.layers.reduce_from_tensor_model_parallel_region = lambda output, **group: output.clone()
     return {"num_moe_experts": args.num_experts, "moe_token_dispatcher_type": "allgather",
             **{name: getattr(args, name) for name in MOE_FIELDS if hasattr(args, name)}}
 

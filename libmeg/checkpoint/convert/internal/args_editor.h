@@ -78,6 +78,13 @@ class ArgsEditor {
     add(name, graph_.add_string(std::string(text)));
   }
 
+  /// A list of 0 and 1.
+  void add_list(std::string_view name, const std::vector<bool>& elements) {
+    std::vector<PickleId> numbers;
+    for (const bool element : elements) numbers.push_back(graph_.add_int(element ? 1 : 0));
+    add(name, graph_.add_list(std::move(numbers)));
+  }
+
  private:
   PickleId value(size_t place) const { return graph_.node(dict_).children[place]; }
 

@@ -93,10 +93,14 @@ void set_hybrid_layers(const MegatronCheckpoint& checkpoint, model::NameFamily f
   if (!is_hybrid) {
     args->set_none("hybrid_layer_pattern");
     args->set_none("spec");
+    if (!checkpoint.config().moe_layers.empty()) {
+      args->add_list("moe_layer_freq", checkpoint.config().moe_layers);
+    }
     return;
   }
   const model::HybridPattern pattern = {.segments = std::move(segments),
-                                        .has_experts = checkpoint.config().num_experts.has_value()};
+                                        .moe_layers = checkpoint.config().layers_with_experts()};
+  args->set_int("moe_layer_freq", 1);
   args->add_text("hybrid_layer_pattern", model::hybrid_pattern_text(pattern));
   // Segments say it.
   args->set_none("num_layers_per_virtual_pipeline_stage");

@@ -9,6 +9,7 @@
 #include "libmeg/checkpoint/dialects/huggingface/internal/attention_window.h"
 #include "libmeg/checkpoint/dialects/huggingface/internal/config_rows.h"
 #include "libmeg/checkpoint/dialects/huggingface/internal/rotary_scaling.h"
+#include "libmeg/model/layer_lists.h"
 
 namespace meg::checkpoint {
 namespace {
@@ -374,9 +375,7 @@ Status ConfigReader::read_layers_without_rope() {
     for (int64_t i = 1; i <= num_layers; ++i) without_rope_.push_back(i % step == 0);
   }
   if (std::ranges::find(without_rope_, true) == without_rope_.end()) return Status();
-  std::vector<std::string> words;
-  for (const bool is_without : without_rope_) words.emplace_back(is_without ? "1" : "0");
-  set("no_rope_freq", words);
+  set("no_rope_freq", model::layer_list_field(without_rope_));
   return Status();
 }
 

@@ -19,6 +19,7 @@
 #include "libmeg/checkpoint/dialects/huggingface/internal/rotary_scaling.h"
 #include "libmeg/megatron/argument_values.h"
 #include "libmeg/model/gpt_extensions.h"
+#include "libmeg/model/layer_lists.h"
 
 namespace meg::checkpoint {
 namespace {

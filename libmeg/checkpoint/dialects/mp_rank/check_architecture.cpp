@@ -30,6 +30,19 @@ constexpr std::pair<std::string_view, std::string_view> kPartOf[] = {
     {"rotary_scaling_factor", "multi_latent_attention"},
     {"v_head_dim", "multi_latent_attention"}};
 
+/// What changes how a run trains a model, not what the model computes of a token by itself: it may
+/// go on with others, as in Megatron.
+constexpr std::string_view kOfRun[] = {
+    // The two forms of GELU are near each other (and models with a gate have neither).
+    "bias_gelu_fusion",
+    "moe_aux_loss_coeff",
+    "moe_expert_capacity_factor",
+    "moe_pad_expert_input_to_capacity",
+    "moe_router_bias_update_rate",
+    "moe_router_load_balancing_type",
+    "moe_token_drop_policy",
+    "moe_z_loss_coeff"};
+
 class Comparison {
  public:
   Comparison(const MegatronCheckpoint& checkpoint, const megatron::FieldLookup& run,
@@ -102,6 +115,9 @@ class Comparison {
       return words.empty() ? megatron::FieldValue() : megatron::FieldValue(words);
     };
     compare_values("no_rope_freq", text(run.layers_without_rope), text(found.layers_without_rope));
+    if (found.num_experts.has_value()) {
+      compare_values("moe_layer_freq", text(run.moe_layers), text(found.moe_layers));
+    }
     if (run.attention_window.has_value() && found.attention_window.has_value()) {
       compare_values("window_attn_skip_freq", text(run.window_layers), text(found.window_layers));
     }
@@ -147,9 +163,7 @@ class Comparison {
   }
 
   bool has_meaning(std::string_view dest) const {
-    // The two forms of GELU are near each other: as in Megatron, a run may continue with the other
-    // one (and models with a gate have neither).
-    if (dest == "bias_gelu_fusion") return false;
+    if (std::ranges::count(kOfRun, dest) > 0) return false;
     for (const auto& [start, part] : kPartOf) {
       if (!dest.starts_with(start)) continue;
       const megatron::FieldValue found = checkpoint_.arg(part).value_or(megatron::FieldValue());

@@ -18,6 +18,7 @@ std::vector<const megatron::ArgumentRow*> make_model_arguments() {
   std::erase(seen, "num_experts");
   std::erase(seen, "moe_ffn_hidden_size");
   std::erase(seen, "moe_router_topk");
+  std::erase(seen, "moe_router_enable_expert_bias");
   std::erase(seen, "moe_shared_expert_intermediate_size");
   std::erase(seen, "moe_shared_expert_gate");
   seen.emplace_back("encoder_num_layers");  // validate_args sets it to num_layers

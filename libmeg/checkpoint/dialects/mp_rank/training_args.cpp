@@ -3,6 +3,8 @@
 #include <charconv>
 #include <utility>
 
+#include "libmeg/model/layer_lists.h"
+
 namespace meg::checkpoint {
 namespace {
 
@@ -136,10 +138,8 @@ std::optional<megatron::FieldValue> TrainingArgs::field(std::string_view name) c
     return megatron::FieldValue(global->module + "." + global->name);
   }
   // The lists among what a configuration reads, as words of a command line.
-  const bool is_of_layers =
-      name == "window_size" || name == "window_attn_skip_freq" || name == "no_rope_freq";
   const auto* list = std::get_if<ArgValue::List>(&value);
-  if (list == nullptr || !is_of_layers) return std::nullopt;
+  if (list == nullptr || !model::is_list_field(name)) return std::nullopt;
   std::vector<std::string> words;
   for (const ArgValue& element : *list) {
     const auto* integer = std::get_if<int64_t>(&element.value);

@@ -4,6 +4,8 @@
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "libmeg/libtorch/torch_guard.h"
@@ -43,14 +45,22 @@ at::Tensor chosen(const at::Tensor& experts, int64_t num_experts) {
 Router::Router(const model::GptConfig& config, const GptOptions& options,
                const ParameterStore& store, int64_t layer)
     : weight_(store.find("decoder.layers.{}.mlp.router.weight", layer)),
+      bias_(store.find("decoder.layers.{}.mlp.router.bias", layer)),
       options_(options.moe),
+      layer_(layer),
       num_experts_(*config.num_experts),
       topk_(config.moe_router_topk),
-      tensor_parallel_(store.tensor_parallel()) {}
+      tensor_parallel_(store.tensor_parallel()) {
+  const ExpertBias* const bias = store.find_expert_bias(layer);
+  if (bias == nullptr) return;
+  expert_bias_ = bias->tensor;
+  tokens_per_expert_ = bias->tokens_per_expert;
+}
 
 at::Tensor Router::logits(const at::Tensor& tokens) const {
-  if (!options_.router_dtype.has_value()) return linear_product(tokens, weight_);
-  return linear_product(tokens.to(*options_.router_dtype), weight_.to(*options_.router_dtype));
+  const at::ScalarType dtype = options_.router_dtype.value_or(tokens.scalar_type());
+  const at::Tensor product = linear_product(tokens.to(dtype), weight_.to(dtype));
+  return bias_.defined() ? product + bias_.to(dtype) : product;
 }
 
 at::Tensor Router::best_experts(const at::Tensor& scores) const {
@@ -76,7 +86,8 @@ Routing Router::route(const at::Tensor& logits) const {
   Routing routing;
   if (options_.router_score_function == RouterScore::kSigmoid) {
     const at::Tensor scores = at::sigmoid(logits.to(at::kFloat)).to(logits.scalar_type());
-    routing.experts = best_experts(scores.detach());
+    const at::Tensor values = scores.detach();
+    routing.experts = best_experts(expert_bias_.defined() ? values + expert_bias_ : values);
     routing.weights = scores.gather(1, routing.experts);
     if (topk_ > 1) {
       routing.weights = routing.weights / (routing.weights.sum(-1, /*keepdim=*/true) + 1e-20);
@@ -96,7 +107,7 @@ Routing Router::route(const at::Tensor& logits) const {
 }
 
 at::Tensor Router::balancing_loss(const BalancingLoss& loss, const at::Tensor& logits,
-                                  int64_t sequences) const {
+                                  int64_t sequences, const ForwardContext& context) const {
   at::Tensor scores;
   if (options_.router_score_function == RouterScore::kSigmoid) {
     scores = at::sigmoid(logits);
@@ -110,14 +121,62 @@ at::Tensor Router::balancing_loss(const BalancingLoss& loss, const at::Tensor& l
   const auto per_expert = [&](const at::Tensor& of_tokens) {
     return of_tokens.view({parts, -1, num_experts_}).sum(1);
   };
-  const at::Tensor counts = per_expert(taken);
-  if (tensor_parallel_.splits_sequences()) {
+  const bool is_global = loss.type == "global_aux_loss";
+  AuxiliaryLosses& auxiliary = *context.auxiliary_losses;
+  at::Tensor counts = per_expert(taken);
+  int64_t ranks = parts_of_sequences();
+  if (is_global) {
+    counts = auxiliary.mean_tokens_per_expert(layer_, counts);
+    ranks = auxiliary.global_ranks;
+  } else if (tensor_parallel_.splits_sequences()) {
     libtorch::throw_if_error(tensor_parallel_.group->all_reduce(counts));
   }
-  const auto tokens = static_cast<double>(logits.size(0) / parts * parts_of_sequences());
+  const auto tokens = static_cast<double>(logits.size(0) / parts * ranks);
   const double scale = static_cast<double>(num_experts_) * loss.coefficient /
                        (static_cast<double>(topk_) * tokens * tokens) / static_cast<double>(parts);
   return (per_expert(scores) * counts).sum() * scale;
+}
+
+int64_t Router::capacity(int64_t tokens) const {
+  const double share = static_cast<double>(tokens * topk_) / static_cast<double>(num_experts_);
+  return static_cast<int64_t>(std::ceil(share * *options_.expert_capacity_factor));
+}
+
+void Router::drop_tokens(Routing& routing, int64_t sequences) const {
+  const int64_t tokens = routing.experts.size(0);
+  const int64_t most = capacity(tokens);
+  if (most > tokens) return;
+  // Which of equal ones topk takes depends on their order: Megatron's is [s, b].
+  const auto turned = [&](const at::Tensor& of_tokens, int64_t rows) {
+    return of_tokens.view({rows, -1, num_experts_}).transpose(0, 1).reshape({tokens, num_experts_});
+  };
+  const bool by_position = options_.token_drop_policy == TokenDropPolicy::kPosition;
+  const at::Tensor values =
+      by_position
+          ? chosen(routing.experts, num_experts_).to(at::kInt)
+          : at::zeros({tokens, num_experts_}, routing.weights.options().requires_grad(false))
+                .scatter_(1, routing.experts, routing.weights.detach());
+  const at::Tensor best =
+      std::get<1>(at::topk(turned(values, sequences), most, 0, /*largest=*/true, /*sorted=*/false));
+  const at::Tensor fits =
+      at::zeros({tokens, num_experts_}, best.options().dtype(at::kBool)).scatter_(0, best, true);
+  routing.kept = turned(fits, tokens / sequences).gather(1, routing.experts);
+  routing.weights = routing.weights * routing.kept;
+}
+
+void Router::count_tokens(const Routing& routing) const {
+  const c10::NoGradGuard without_gradients;
+  const int64_t tokens = routing.experts.size(0);
+  if (options_.pad_expert_input_to_capacity) {
+    tokens_per_expert_.add_(std::min(capacity(tokens), tokens));
+    return;
+  }
+  const at::Tensor counted = chosen(routing.experts, num_experts_);
+  tokens_per_expert_.add_(
+      (routing.kept.defined()
+           ? at::zeros_like(counted).scatter_(1, routing.experts, routing.kept.to(at::kFloat))
+           : counted)
+          .sum(0));
 }
 
 Routing Router::forward(const at::Tensor& hidden_states, const ForwardContext& context) const {
@@ -132,10 +191,17 @@ Routing Router::forward(const at::Tensor& hidden_states, const ForwardContext& c
     logits = AttachedLoss::apply(logits, loss, context.auxiliary_losses->scale);
   }
   Routing routing = route(logits);
+  if (options_.expert_capacity_factor.has_value()) drop_tokens(routing, sequences);
+  // Once, though full recomputation passes twice: only its second pass has gradients.
+  if (tokens_per_expert_.defined() && c10::GradMode::is_enabled()) count_tokens(routing);
   if (!has_losses) return routing;
   for (const BalancingLoss& loss : options_.balancing_losses) {
-    const at::Tensor found = balancing_loss(loss, logits, sequences);
-    context.auxiliary_losses->add(loss.log_name(), found.detach() / loss.coefficient);
+    const at::Tensor found = balancing_loss(loss, logits, sequences, context);
+    // Each rank has its part of a global loss, of whose parts the log's mean over ranks is taken.
+    const double ranks = loss.type == "global_aux_loss"
+                             ? static_cast<double>(context.auxiliary_losses->global_ranks)
+                             : 1;
+    context.auxiliary_losses->add(loss.log_name(), found.detach() * (ranks / loss.coefficient));
     routing.weights = AttachedLoss::apply(routing.weights, found, context.auxiliary_losses->scale);
   }
   return routing;

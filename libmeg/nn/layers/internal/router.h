@@ -12,6 +12,9 @@ namespace meg::nn {
 struct Routing {
   at::Tensor experts;  ///< [t, k] int64, each expert once.
   at::Tensor weights;  ///< [t, k] in the router's dtype: what their outputs are multiplied by.
+  /// [t, k] bool: whether the expert has room for the token; where not, the weight is 0. Undefined:
+  /// all have.
+  at::Tensor kept = {};
 };
 
 /// Chooses the experts of each token. Mirrors Megatron-LM
@@ -28,6 +31,7 @@ class Router {
 
  private:
   at::Tensor logits(const at::Tensor& tokens) const;
+  /// [t, experts] -> [t, k]
   at::Tensor best_experts(const at::Tensor& scores) const;
   Routing route(const at::Tensor& logits) const;
 
@@ -36,12 +40,19 @@ class Router {
     return tensor_parallel_.splits_sequences() ? tensor_parallel_.size() : 1;
   }
 
-  at::Tensor balancing_loss(const BalancingLoss& loss, const at::Tensor& logits,
-                            int64_t sequences) const;
+  at::Tensor balancing_loss(const BalancingLoss& loss, const at::Tensor& logits, int64_t sequences,
+                            const ForwardContext& context) const;
+
+  int64_t capacity(int64_t tokens) const;
+  void drop_tokens(Routing& routing, int64_t sequences) const;
+  void count_tokens(const Routing& routing) const;
 
   at::Tensor weight_;  ///< [experts, h]
+  at::Tensor bias_;    ///< [experts]; undefined: none.
+  /// ExpertBias's, undefined without one.
+  at::Tensor expert_bias_, tokens_per_expert_;
   MoeOptions options_;
-  int64_t num_experts_, topk_;
+  int64_t layer_, num_experts_, topk_;
   TensorParallel tensor_parallel_;
 };
 

@@ -9,7 +9,7 @@ namespace {
 
 std::variant<Mlp, Experts> make_mlp(const model::GptConfig& config, const GptOptions& options,
                                     const ParameterStore& store, int64_t layer) {
-  if (config.num_experts.has_value()) return Experts(config, options, store, layer);
+  if (config.has_experts(layer)) return Experts(config, options, store, layer);
   return Mlp(config, options, store, "decoder.layers.{}.mlp.", layer, store.tensor_parallel());
 }
 

@@ -8,6 +8,7 @@
 #include "libmeg/checkpoint/container/json/json_object.h"
 #include "libmeg/checkpoint/dialects/huggingface/internal/config_rows.h"
 #include "libmeg/model/gpt_config.h"
+#include "libmeg/model/layer_lists.h"
 
 namespace meg::checkpoint {
 namespace {
@@ -75,9 +76,7 @@ void AttentionWindow::add_fields(
   fields->emplace_back("window_size",
                        std::vector<std::string>{std::to_string(tokens - 1), std::to_string(0)});
   if (layers.empty()) return;
-  std::vector<std::string> words;
-  for (const bool layer : layers) words.emplace_back(layer ? "1" : "0");
-  fields->emplace_back("window_attn_skip_freq", std::move(words));
+  fields->emplace_back("window_attn_skip_freq", model::layer_list_field(layers));
 }
 
 Result<std::optional<AttentionWindow>> AttentionWindow::from_fields(

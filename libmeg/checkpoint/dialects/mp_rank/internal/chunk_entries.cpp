@@ -1,5 +1,7 @@
 #include "libmeg/checkpoint/dialects/mp_rank/internal/chunk_entries.h"
 
+#include <set>
+
 #include "libmeg/model/expert_names.h"
 
 // The keys of a chunk's model in the order in which Megatron's state_dict has them, for files that
@@ -8,13 +10,17 @@
 namespace meg::checkpoint {
 namespace {
 
+/// has_experts: the parameter's layer, which then has the norm before the MLP by itself.
 std::string spelled(const model::RankParameter& parameter, int64_t first_layer,
-                    model::NameFamily family, const model::ParameterTable& table) {
+                    model::NameFamily family, const model::ParameterTable& table,
+                    bool has_experts) {
   if (!parameter.layer.has_value()) {
     return table.spell(parameter.name, family).value_or(parameter.name);
   }
   const model::ParameterMatch match = table.match(parameter.name).value_or(model::ParameterMatch{});
-  const std::string stem = table.spell(match.canonical, family).value_or(parameter.name);
+  const bool is_kept = has_experts && model::is_norm_before_mlp(match.canonical);
+  const std::string stem =
+      is_kept ? match.canonical : table.spell(match.canonical, family).value_or(parameter.name);
   // Files number layers from 0 in each chunk.
   return model::with_layer(stem, *parameter.layer - first_layer, family);
 }
@@ -51,9 +57,15 @@ std::vector<ChunkEntry> chunk_entries(std::span<const model::RankParameter> para
                                       const model::ParameterTable& table) {
   const int64_t first_layer = layout.first_layer(stage, chunk);
   std::vector<ChunkEntry> entries;
+  std::set<int64_t> expert_layers;
+  for (const model::RankParameter& parameter : parameters) {
+    if (model::parse_expert_name(parameter.name)) expert_layers.insert(*parameter.layer);
+  }
   for (size_t i = 0; i < parameters.size(); ++i) {
     if (parameters[i].chunk != chunk) continue;
-    entries.push_back({.name = spelled(parameters[i], first_layer, family, table), .parameter = i});
+    const bool has_experts = expert_layers.contains(parameters[i].layer.value_or(-1));
+    entries.push_back(
+        {.name = spelled(parameters[i], first_layer, family, table, has_experts), .parameter = i});
   }
   if (!model::is_mcore(family)) return entries;
   for (const std::string& module : table.extra_state_modules(family)) {

@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "libmeg/model/layer_lists.h"
+
 // Args are an argparse.Namespace, which pickles as an object with a dict of attributes, or in some
 // files a plain dict. Values are taken as far as they are plain: what a field means is asked
 // elsewhere.
@@ -62,9 +64,7 @@ megatron::FieldValue arg_field(const PickleGraph& graph, PickleId id) {
 std::optional<megatron::FieldValue> config_field(const PickleGraph& graph, PickleId id,
                                                  std::string_view name) {
   // The lists among them. Forks have lists where Megatron has a size (num_experts).
-  if (name == "window_size" || name == "window_attn_skip_freq" || name == "no_rope_freq") {
-    return arg_field(graph, id);
-  }
+  if (model::is_list_field(name)) return arg_field(graph, id);
   return field_value(graph, id);
 }
 
@@ -102,6 +102,7 @@ Result<std::optional<model::HybridPattern>> hybrid_pattern(const PickleGraph& gr
 std::optional<megatron::FieldValue> gpt_field(const model::HybridPattern& pattern,
                                               std::string_view name) {
   if (name == "num_layers" || name == "encoder_num_layers") return pattern.num_layers();
+  if (name == "moe_layer_freq") return pattern.moe_layer_freq();
   // A hybrid pattern that is a GPT model in disguise (an attention and an MLP layer in turn) is
   // shown as one: half as many layers, and no pattern.
   if (name == "is_hybrid_model") return megatron::FieldValue(false);

@@ -24,7 +24,7 @@ Result<model::GptConfig> read_checkpoint_config(const TorchFile& file,
   const PickleGraph& graph = file.graph();
   const std::optional<PickleId> args = graph.find(file.root(), "args");
   MEG_ASSIGN_OR_RETURN(const auto hybrid, hybrid_pattern(graph, args));
-  return model::GptConfig::from_fields(
+  Result<model::GptConfig> config = model::GptConfig::from_fields(
       [&](std::string_view name) -> std::optional<megatron::FieldValue> {
         // The pattern's number of layers counts attention and MLP apart.
         if (hybrid.has_value()) {
@@ -36,6 +36,12 @@ Result<model::GptConfig> read_checkpoint_config(const TorchFile& file,
         }
         return fallback ? fallback(name) : std::nullopt;
       });
+  const bool has_experts = hybrid.has_value() && hybrid->has_experts();
+  if (config.has_value() && has_experts && !config->num_experts.has_value()) {
+    return Status(StatusCode::kCorruption,
+                  "args: hybrid_layer_pattern: experts (E) need num_experts, found none");
+  }
+  return config;
 }
 
 Status check_rows_of_args(const TorchFile& file) {

@@ -60,8 +60,9 @@ void set_layout_args(const model::ParallelSizes& sizes, model::NameFamily names,
   if (!model::is_mcore(names)) set("use_legacy_models", true);
 }
 
-void set_hybrid_args(const model::PipelineLayout& layout, bool has_experts, TrainingArgs* args) {
-  model::HybridPattern pattern = {.segments = {}, .has_experts = has_experts};
+void set_hybrid_args(const model::PipelineLayout& layout, const model::GptConfig& config,
+                     TrainingArgs* args) {
+  model::HybridPattern pattern = {.segments = {}, .moe_layers = config.layers_with_experts()};
   for (int64_t chunk = 0; chunk < layout.chunks(); ++chunk) {
     for (int64_t stage = 0; stage < layout.stages(); ++stage) {
       pattern.segments.push_back(layout.layers(stage, chunk));
@@ -80,6 +81,7 @@ void set_hybrid_args(const model::PipelineLayout& layout, bool has_experts, Trai
         "num_virtual_stages_per_pipeline_rank"}) {
     set_known(split, {});
   }
+  set_known("moe_layer_freq", {int64_t{1}});
   set_known("account_for_embedding_in_pipeline_split", {false});
   set_known("account_for_loss_in_pipeline_split", {false});
   const bool is_older = args->find("hybrid_override_pattern") != nullptr &&
@@ -117,7 +119,7 @@ Result<PickleId> add_made_args(const MegatronCheckpoint& checkpoint,
   if (names == model::NameFamily::kHybrid) {
     MEG_ASSIGN_OR_RETURN(const model::PipelineLayout layout,
                          model::PipelineLayout::create(model.num_layers, sizes));
-    set_hybrid_args(layout, model.num_experts.has_value(), &args);
+    set_hybrid_args(layout, model, &args);
   }
   set_dtype_args(checkpoint.parameters()[0].tensors[0].dtype, &args);
   RankTree tree;

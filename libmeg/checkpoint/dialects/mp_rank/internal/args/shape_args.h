@@ -18,7 +18,8 @@ void set_layout_args(const model::ParallelSizes& sizes, model::NameFamily names,
 
 /// Turns args of a GPT model into those of the HybridModel that has its layers, split as in
 /// `layout`, under the name that the args' revision has for the pattern.
-void set_hybrid_args(const model::PipelineLayout& layout, bool has_experts, TrainingArgs* args);
+void set_hybrid_args(const model::PipelineLayout& layout, const model::GptConfig& config,
+                     TrainingArgs* args);
 
 /// The args that follow from the dtype of the weights.
 void set_dtype_args(DType dtype, TrainingArgs* args);
