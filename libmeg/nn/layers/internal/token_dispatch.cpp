@@ -26,12 +26,12 @@ at::Tensor zeros_of(const at::Tensor& tokens) {
 /// Computes experts whose tokens come one expert after the other.
 at::Tensor compute_sorted(const at::Tensor& sorted, std::span<const int64_t> counts,
                           const ComputeExpert& compute) {
+  // Split at once: the gradients of single slices would each be as large as all tokens together.
+  const std::vector<at::Tensor> inputs =
+      sorted.split_with_sizes(at::IntArrayRef(counts.data(), counts.size()));
   std::vector<at::Tensor> outputs;
-  int64_t begin = 0;
   for (size_t expert = 0; expert < counts.size(); ++expert) {
-    outputs.push_back(
-        compute(static_cast<int64_t>(expert), sorted.narrow(0, begin, counts[expert])));
-    begin += counts[expert];
+    outputs.push_back(compute(static_cast<int64_t>(expert), inputs[expert]));
   }
   return at::cat(outputs);
 }
