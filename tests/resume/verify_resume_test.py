@@ -75,8 +75,12 @@ class VerifyResume(unittest.TestCase):
         plan = self.plan(*RUN[:-2], "--load", "ckpt")
         self.assertEqual(plan["flags"], "the flags of the command line")
         self.assertEqual(plan["changes"], [])
+        without = [word for word in RUN[:-2] if word not in ("--seed", "7")]
+        self.assertEqual([(change["flag"], change["run"]) for change in self.plan(*without, "--load", "ckpt")["changes"]],
+                         [("--seed", "1234")])
+        # As the trainer refuses it.
         without = [word for word in RUN[:-2] if word not in ("--weight-decay", "0.1")]
-        self.assertEqual([change["flag"] for change in self.plan(*without, "--load", "ckpt")["changes"]], ["--weight-decay"])
+        self.assertIn("expected the checkpoint's 0.1, found 0.01", self.plan(*without, "--load", "ckpt", code=2))
 
     def test_a_resumed_run_is_equal_and_a_log_that_goes_through_it_too(self):
         for flags in (("--log", "good.log"), ("--log", "first.log", "--ckpt-step", 5)):
