@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "libmeg/serving/openai/internal/openai_keys.h"
 #include "libmeg/serving/openai/openai_request.h"
 #include "libmeg/text/utf8.h"
 #include "tests/fuzz/fuzz_check.h"
