@@ -93,7 +93,9 @@ TEST(ParameterCount, CountsTheLayersThatHaveExperts) {
                              parameter.name.find(".shared_experts.") != std::string::npos ||
                              parameter.name.find(".router.") != std::string::npos;
       const bool is_mlp = parameter.name.find(".mlp.") != std::string::npos;
-      if (is_mlp) EXPECT_EQ(is_expert, config.has_experts(*parameter.layer)) << parameter.name;
+      if (is_mlp) {
+        EXPECT_EQ(is_expert, config.has_experts(*parameter.layer)) << parameter.name;
+      }
     }
     EXPECT_EQ(sum, count(config, 1, 2, stage));
   }
