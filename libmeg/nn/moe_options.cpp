@@ -152,8 +152,8 @@ Status MoeOptions::check(const model::GptConfig& config) const {
   }
   if (config.moe_shared_expert_intermediate_size.has_value() && config.add_bias_linear) {
     return Status(StatusCode::kUnsupported,
-                  "moe_shared_expert_intermediate_size: expected no biases with shared experts, "
-                  "found `add_bias_linear`");
+                  "moe_shared_expert_intermediate_size: expected no biases of linear layers with "
+                  "shared experts, found some");
   }
   if (router_topk == 1 && is_softmax && !router_pre_softmax) {
     return Status(StatusCode::kInvalidArgument,

@@ -20,7 +20,6 @@ int usage_main(int argc, const char* const* argv) {
               "DIR, verify diff A B, verify manifest DIR, verify resume --load DIR --log FILE, "
               "verify run LOG.");
   flags.examples({"verify dataset corpus_text_document", "verify checkpoint checkpoints",
-                  "verify diff checkpoints checkpoints_tp2_pp4",
                   "verify resume --load checkpoints --ckpt-step 5000 --log run.log"});
   flags.positional("WHAT", &what, "what to check; see also verify WHAT --help")
       .choices({"dataset", "checkpoint", "diff", "manifest", "resume", "run"});
