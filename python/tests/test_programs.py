@@ -150,7 +150,9 @@ libmeg.preprocess(documents=itertools.repeat("a text that never ends"), output_p
 
 def test_ctrl_c_ends_the_work_and_leaves_nothing(tmp_path):
     command = [sys.executable, "-c", ENDLESS, tmp_path / "x", TOKENIZER["vocab_file"], TOKENIZER["merge_file"]]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    # A shell's background jobs ignore SIGINT, and so would their children.
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                               preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     assert process.stdout.readline() == "begins\n"
     time.sleep(1)
     process.send_signal(signal.SIGINT)

@@ -277,8 +277,10 @@ libmeg.gpt_datasets(data_path=sys.argv[1], split="1,0,0", seq_length=2, samples=
 
 def test_ctrl_c_is_heard_while_caches_are_built(tmp_path, prefixes):
     cache = tmp_path / "cache"
+    # As in test_programs.py.
     process = subprocess.Popen([sys.executable, "-c", LONG, prefixes[0], cache], stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, text=True)
+                               stderr=subprocess.PIPE, text=True,
+                               preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     assert process.stdout.readline() == "begins\n"
     time.sleep(0.5)
     process.send_signal(signal.SIGINT)
