@@ -292,9 +292,9 @@ class UnusualRuns(unittest.TestCase):
                 (["--moe-router-topk", 5], "moe_router_topk: expected at most the 4 experts"),
                 (["--moe-router-group-topk", 2], "moe_router_num_groups: expected a divisor of the 4 experts"),
                 (["--moe-router-load-balancing-type", "sinkhorn"], "sinkhorn"),
-                (["--moe-expert-capacity-factor", 1.5], "--moe-expert-capacity-factor"),
-                (["--moe-router-enable-expert-bias"], "--moe-router-enable-expert-bias"),
-                (["--moe-layer-freq", 2], "--moe-layer-freq")):
+                (["--moe-input-jitter-eps", 0.1], "moe-input-jitter-eps"),
+                (["--moe-router-enable-expert-bias"], "expected moe_router_score_function sigmoid"),
+                (["--moe-layer-freq", "[1,0,1,0,1,0,1]"], "layer")):
             with self.subTest(flags):
                 self.assertIn(named, self.refused(*moe, *flags))
 
