@@ -56,7 +56,8 @@ class GptModel {
  public:
   /// Allocates the parameters, whose values are undefined until initialise_weights or load_weights.
   /// Errors: those of GptOptions::check; kInvalidArgument if sizes cannot be divided;
-  /// kUnsupported for biases of experts that ranks split; kResourceExhausted.
+  /// kUnsupported for biases of experts that ranks split, and for global_aux_loss on several
+  /// tensor-parallel ranks; kResourceExhausted.
   static Result<GptModel> create(const model::GptConfig& config, const GptOptions& options,
                                  const ModelPart& part = {});
 
@@ -73,7 +74,7 @@ class GptModel {
   std::span<const GptParameter> parameters() const;
 
   /// Those of its routers. Passes with gradients count the tokens of each expert; the caller moves
-  /// the biases (move_expert_biases) and begins to count anew.
+  /// the biases (move_expert_biases), which resets the counts.
   std::span<const ExpertBias> expert_biases() const;
 
   /// Elements of all parameters.

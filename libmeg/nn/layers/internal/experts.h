@@ -13,8 +13,8 @@
 namespace meg::nn {
 
 /// A layer's mixture of experts: the router gives each token to some MLPs, whose outputs are added
-/// up in the router's proportions, and that of a shared expert. No token is dropped. Several ranks
-/// may share the experts, each with tokens of its own.
+/// up in the router's proportions, and that of a shared expert. Several ranks may share the
+/// experts, each with tokens of its own.
 /// Mirrors Megatron-LM megatron/core/transformer/moe/moe_layer.py and experts.py: SequentialMLP,
 /// shared_experts.py.
 class Experts {
