@@ -174,7 +174,7 @@ void add_samples(const ResumeCase& resumed, std::vector<Hypothesis>& all) {
     all.push_back(
         {.name = "other-seed",
          .cause = fmt::format("the samples are those of `seed` {}, not {}", seed, run.data.seed),
-         .options = [seed](TrainerOptions& other) { other.data.seed = seed; }});
+         .options = with_data(resumed, [seed](auto& data) { data.seed = seed; })});
   };
   const auto saved_seed = resumed.state.args.field("seed");
   const int64_t* const seed = saved_seed ? std::get_if<int64_t>(&*saved_seed) : nullptr;
@@ -190,7 +190,7 @@ void add_samples(const ResumeCase& resumed, std::vector<Hypothesis>& all) {
     all.push_back(
         {.name = "other-split",
          .cause = fmt::format("the samples are those of `split` {}, not {}", split, run.data.split),
-         .options = [split](TrainerOptions& other) { other.data.split = split; }});
+         .options = with_data(resumed, [split](auto& data) { data.split = split; })});
   };
   const auto saved_split = resumed.state.args.field("split");
   const std::string* const split = saved_split ? std::get_if<std::string>(&*saved_split) : nullptr;
