@@ -18,8 +18,10 @@ FlatLayout::FlatLayout(std::span<const nn::GptParameter> parameters,
                        const std::function<Division(const nn::GptParameter&)>& division) {
   size_t begin = 0;
   for (const size_t end : bucket_ends) {
+    // Of a stage or chunk without layers.
+    if (begin == end) continue;
     const int64_t first = elements_;
-    const Division divided = begin < end ? division(parameters[begin]) : Division{};
+    const Division divided = division(parameters[begin]);
     int64_t padded = 0;
     while (places_.size() < end) {
       const at::Tensor& tensor = parameters[places_.size()].tensor;

@@ -43,7 +43,8 @@ class FlatLayout {
   FlatLayout() = default;
 
   /// bucket_ends: for each bucket the end of its parameters, ascending; the last one is the number
-  /// of parameters. division: of the bucket that begins with a parameter.
+  /// of parameters. Where no parameters would be in it there is no bucket. division: of the bucket
+  /// that begins with a parameter.
   FlatLayout(std::span<const nn::GptParameter> parameters, std::span<const size_t> bucket_ends,
              const std::function<Division(const nn::GptParameter&)>& division);
 
