@@ -62,19 +62,12 @@ def masks():
     return (torch.arange(LENGTH) < kept).long()
 
 
-def loss_func(mask, output):
-    """As pretrain_gpt.py has it."""
-    loss = torch.sum(output.view(-1).float() * mask.view(-1).float())
-    tokens = mask.sum().clone().detach().to(torch.int)
-    return loss, tokens, torch.cat([loss.clone().detach().view(1), tokens.view(1)])
-
-
 def forward_step(batches, model):
     window, mask = next(batches)
     positions = torch.arange(LENGTH).expand(BATCH, LENGTH)
     output = model(window[:, :-1].contiguous(), positions, None,
                    labels=window[:, 1:].contiguous())
-    return output, functools.partial(loss_func, mask)
+    return output, functools.partial(core.loss_func, mask)
 
 
 def random_mixture(number):

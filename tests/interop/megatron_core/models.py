@@ -192,6 +192,13 @@ def make_model(saved, pre_process=True, post_process=True, parallel_output=True,
     return Float16Module(config, model) if args.bf16 or is_fp16 else model
 
 
+def loss_func(mask, output):
+    """As pretrain_gpt.py has it."""
+    loss = torch.sum(output.view(-1).float() * mask.view(-1).float())
+    tokens = mask.sum().clone().detach().to(torch.int)
+    return loss, tokens, torch.cat([loss.clone().detach().view(1), tokens.view(1)])
+
+
 def save(root, model, args, iteration=1):
     """A checkpoint of one rank without optimizer, as Megatron's --ckpt-format torch lays it out."""
     folder = os.path.join(root, f"iter_{iteration:07d}", "mp_rank_00")
