@@ -228,23 +228,117 @@ void add_blends(const ResumeCase& resumed, std::vector<Hypothesis>& all) {
   }
 }
 
-void add_weights(const ResumeCase& resumed, std::vector<Hypothesis>& all) {
+/// Loads weights, and the optimizer unless told otherwise, into a run that loaded them before.
+Status load_again(const train::CheckpointOptions& from, const ResumeCase& resumed, RunParts parts) {
+  const auto quiet = [](const std::string&) {};
+  MEG_ASSIGN_OR_RETURN(const auto opened, train::open_checkpoint(from, quiet));
+  const auto& args = resumed.options.args;
+  return train::load_checkpoint(
+             *opened, from, [&args](std::string_view name) { return args.field(name); }, parts,
+             quiet)
+      .status();
+}
+
+Status load_moments(const train::CheckpointOptions& from, const ResumeCase& resumed,
+                    RunParts parts) {
+  return libtorch::torch_guard([&]() -> Status {
+    using States = std::vector<train::Optimizer::ParameterState>;
+    const schedule::OptimizerParamScheduler scheduler = parts.scheduler;
+    MEG_RETURN_IF_ERROR(load_again(from, resumed, parts));
+    const int64_t updates = parts.optimizer.updates();
+    MEG_ASSIGN_OR_RETURN(States moments, parts.optimizer.states());
+    for (train::Optimizer::ParameterState& state : moments) {
+      state.exp_avg = state.exp_avg.clone();
+      state.exp_avg_sq = state.exp_avg_sq.clone();
+    }
+    MEG_RETURN_IF_ERROR(load_again(resumed.options.checkpoints, resumed, parts));
+    parts.scheduler = scheduler;
+    parts.optimizer.set_updates(updates);
+    MEG_ASSIGN_OR_RETURN(const States states, parts.optimizer.states());
+    for (size_t i = 0; i < states.size(); ++i) {
+      states[i].exp_avg.copy_(moments[i].exp_avg);
+      states[i].exp_avg_sq.copy_(moments[i].exp_avg_sq);
+    }
+    return parts.optimizer.take_states(states);
+  });
+}
+
+void add_other_iterations(const ResumeCase& resumed, std::vector<Hypothesis>& all) {
   for (const int64_t iteration : resumed.other_iterations) {
-    all.push_back(
-        {.name = "weights-of-another-iteration",
-         .cause = fmt::format("the weights are those of iteration {}", iteration),
-         .loaded = [options = &resumed.options, iteration](RunParts parts, TrainingProgress&) {
-           train::CheckpointOptions other = options->checkpoints;
-           other.ckpt_step = iteration;
-           other.finetune = true;
-           const auto quiet = [](const std::string&) {};
-           MEG_ASSIGN_OR_RETURN(const auto opened, train::open_checkpoint(other, quiet));
-           const auto& args = options->args;
-           return train::load_checkpoint(
-                      *opened, other, [&args](std::string_view name) { return args.field(name); },
-                      parts, quiet)
-               .status();
-         }});
+    train::CheckpointOptions other = resumed.options.checkpoints;
+    other.ckpt_step = iteration;
+    if (resumed.state.optimizer.has_value()) {
+      all.push_back({.name = "moments-of-another-iteration",
+                     .cause = fmt::format("the optimizer's moments and its step counter are those "
+                                          "of iteration {}",
+                                          iteration),
+                     .first = FirstChange::kUpdate,
+                     .loaded = [other, &resumed](RunParts parts, TrainingProgress&) {
+                       return load_moments(other, resumed, parts);
+                     }});
+    }
+    other.finetune = true;
+    all.push_back({.name = "weights-of-another-iteration",
+                   .cause = fmt::format("the weights are those of iteration {}", iteration),
+                   .loaded = [other, &resumed](RunParts parts, TrainingProgress&) {
+                     return load_again(other, resumed, parts);
+                   }});
+  }
+}
+
+/// Puts rows of the vocabulary, and what the optimizer has of them, into other places. reordered:
+/// makes a new tensor.
+Status reorder_vocabulary(RunParts parts,
+                          const std::function<at::Tensor(const at::Tensor&)>& reordered) {
+  return libtorch::torch_guard([&]() -> Status {
+    MEG_ASSIGN_OR_RETURN(const std::vector<train::Optimizer::ParameterState> states,
+                         parts.optimizer.states());
+    const auto parameters = parts.model.parameters();
+    for (size_t i = 0; i < states.size(); ++i) {
+      if (parameters[i].partition != model::Partition::kVocabulary) continue;
+      for (const at::Tensor& tensor : {parameters[i].tensor.detach(), states[i].master,
+                                       states[i].exp_avg, states[i].exp_avg_sq}) {
+        if (tensor.defined()) tensor.copy_(reordered(tensor));
+      }
+    }
+    return parts.optimizer.take_states(states);
+  });
+}
+
+void add_exchanged_shards(const ResumeCase& resumed, std::vector<Hypothesis>& all) {
+  const int64_t ranks = resumed.tensor_model_parallel_size;
+  // All pairs of four ranks; of more, neighbours.
+  const int64_t farthest = ranks <= 4 ? ranks : 1;
+  for (int64_t one = 0; one < ranks; ++one) {
+    for (int64_t other = one + 1; other < ranks && other <= one + farthest; ++other) {
+      // What a rank has of a layer belongs together, whichever rank has it: only rows of the
+      // vocabulary come to other places.
+      const auto exchanged = [ranks, one, other](const at::Tensor& tensor) {
+        std::vector<at::Tensor> shards = tensor.chunk(ranks);
+        std::swap(shards.at(static_cast<size_t>(one)), shards.at(static_cast<size_t>(other)));
+        return at::cat(shards);
+      };
+      all.push_back({.name = "tensor-shards-exchanged",
+                     .cause = fmt::format(
+                         "tensor-parallel ranks {} and {} loaded each other's files", one, other),
+                     .loaded = [exchanged](RunParts parts, TrainingProgress&) {
+                       return reorder_vocabulary(parts, exchanged);
+                     }});
+    }
+  }
+}
+
+void add_other_ids(std::vector<Hypothesis>& all) {
+  for (const int64_t shift : {1, -1, 2, -2, 3, -3, 4, -4}) {
+    all.push_back({.name = "vocabulary-shifted",
+                   .cause = fmt::format("tokens have ids that are {} {} than those of the "
+                                        "checkpoint's run, as of another tokenizer",
+                                        std::abs(shift), shift > 0 ? "higher" : "lower"),
+                   .loaded = [shift](RunParts parts, TrainingProgress&) {
+                     return reorder_vocabulary(parts, [shift](const at::Tensor& tensor) {
+                       return tensor.roll(-shift, 0);
+                     });
+                   }});
   }
 }
 
@@ -277,18 +371,36 @@ std::vector<Hypothesis> hypotheses_of(const ResumeCase& resumed) {
   add_precision(resumed, all);
   add_samples(resumed, all);
   add_blends(resumed, all);
-  add_weights(resumed, all);
+  add_other_iterations(resumed, all);
+  add_exchanged_shards(resumed, all);
+  add_other_ids(all);
   add_dropout(resumed, all);
   return all;
 }
 
+Hypothesis both(const Hypothesis& one, const Hypothesis& other) {
+  return {.name = fmt::format("{} + {}", one.name, other.name),
+          .cause = fmt::format("{}; and {}", one.cause, other.cause),
+          .first = std::min(one.first, other.first),
+          .options =
+              [one, other](TrainerOptions& run) {
+                if (one.options) one.options(run);
+                if (other.options) other.options(run);
+              },
+          .loaded = [one, other](RunParts parts, TrainingProgress& progress) -> Status {
+            if (one.loaded) MEG_RETURN_IF_ERROR(one.loaded(parts, progress));
+            return other.loaded ? other.loaded(parts, progress) : Status();
+          },
+          .sample_shift = one.sample_shift + other.sample_shift};
+}
+
 std::vector<std::string> hypotheses_not_tried() {
   return {"a tied embedding whose copies differ (verify checkpoint compares those in the files)",
-          "shards of tensor-, pipeline- or data-parallel ranks exchanged",
-          "another tokenizer or another order of its ids",
+          "shards of pipeline- or data-parallel ranks exchanged, or of more than two ranks",
+          "another tokenizer whose ids are not just shifted",
           "seeds, splits and blends other than the usual ones and those in the checkpoint",
           "fp32 masters made from 16-bit weights, where that changes less than the tolerance",
-          "two faults at once"};
+          "three faults at once, and two that change the same figures first"};
 }
 
 }  // namespace meg::resume

@@ -31,9 +31,10 @@ struct Hypothesis {
 
 /// What hypotheses are made of.
 struct ResumeCase {
-  train::TrainerOptions options;          ///< Of the run as it should go on; loads the checkpoint.
-  checkpoint::TrainingState state;        ///< Of the checkpoint, without tensors.
-  std::vector<int64_t> other_iterations;  ///< Of other checkpoints in the same folder.
+  train::TrainerOptions options;           ///< Of the run as it should go on; loads the checkpoint.
+  checkpoint::TrainingState state;         ///< Of the checkpoint, without tensors.
+  std::vector<int64_t> other_iterations;   ///< Of other checkpoints in the same folder.
+  int64_t tensor_model_parallel_size = 1;  ///< Of the checkpoint's files.
   /// A folder for index caches of other samples, which are no part of the run.
   std::string cache_path;
 };
@@ -43,6 +44,9 @@ std::vector<Hypothesis> hypotheses_of(const ResumeCase& resumed);
 
 /// The run reads samples that begin `shift` after those that are due.
 Hypothesis shifted_samples(int64_t shift);
+
+/// Two faults at once.
+Hypothesis both(const Hypothesis& one, const Hypothesis& other);
 
 /// What no log of losses, norms, rates and scales can show, or is not tried, for a report.
 std::vector<std::string> hypotheses_not_tried();

@@ -82,11 +82,29 @@ class Judge {
     try_those(all, is_likely);
     if (!of_later_steps && !found()) search_samples();
     try_those(all, [&](const Hypothesis& hypothesis) { return !is_likely(hypothesis); });
-    std::ranges::stable_sort(verdict_.trials, {}, &Trial::misfit);
+    sort_trials();
+    if (verdict_.cause() == nullptr) {
+      try_pairs(all);
+      sort_trials();
+    }
     return std::move(verdict_);
   }
 
  private:
+  /// A hypothesis that was tried, and how many figures it explains before the first that it does
+  /// not.
+  struct Tried {
+    Hypothesis hypothesis;
+    int64_t explained = 0;
+  };
+
+  static int64_t explained_by(const std::vector<ComparedFigure>& figures) {
+    const auto differs = [](const ComparedFigure& figure) { return figure.misfit > 1; };
+    return std::ranges::find_if(figures, differs) - figures.begin();
+  }
+
+  void sort_trials() { std::ranges::stable_sort(verdict_.trials, {}, &Trial::misfit); }
+
   void begin(std::string_view name) const {
     if (options_.begins) options_.begins(name);
   }
@@ -116,6 +134,7 @@ class Judge {
       trial.error = steps.error().message();
     }
     trial.misfit = trial.figures.empty() ? kIncomparable : largest_misfit(trial.figures);
+    tried_.push_back({hypothesis, explained_by(trial.figures)});
     verdict_.trials.push_back(std::move(trial));
   }
 
@@ -129,6 +148,24 @@ class Judge {
         verdict_.untried.push_back(hypothesis.name);
       } else {
         try_it(hypothesis);
+      }
+    }
+  }
+
+  /// Two faults: one of which the first figures tell, and another that changes later ones.
+  void try_pairs(const std::vector<Hypothesis>& all) {
+    int64_t most = explained_by(verdict_.figures);
+    for (const Tried& tried : tried_) most = std::max(most, tried.explained);
+    if (most == explained_by(verdict_.figures)) return;
+    std::vector<Hypothesis> firsts;
+    constexpr size_t kMostFirsts = 2;
+    for (const Tried& tried : tried_) {
+      if (tried.explained == most && firsts.size() < kMostFirsts)
+        firsts.push_back(tried.hypothesis);
+    }
+    for (const Hypothesis& one : firsts) {
+      for (const Hypothesis& other : all) {
+        if (other.first != one.first) try_it(both(one, other));
       }
     }
   }
@@ -193,6 +230,7 @@ class Judge {
   const JudgeOptions& options_;
   int64_t steps_;
   Verdict verdict_;
+  std::vector<Tried> tried_;
 };
 
 }  // namespace
