@@ -31,6 +31,9 @@ std::vector<LoggedInterval> lines_after(const RunLog& log, const LoggedRun& run,
     int64_t after =
         i > run.begin ? log.steps[i - 1].iteration : std::max(iteration, line.iteration - interval);
     if (run.load.has_value()) after = std::max(after, run.load->iteration);
+    if (i == run.begin + 1 && counts_first_step_twice(log, run, iteration)) {
+      after = log.steps[run.begin].iteration - 1;
+    }
     if (log.of_single_steps) after = line.iteration - 1;
     // What began before the checkpoint is about steps that it does not have.
     if (after >= iteration) lines.push_back({.after = after, .line = line});
@@ -55,6 +58,13 @@ std::vector<LoggedRun> runs_in(const RunLog& log) {
     runs.back().end = i + 1;
   }
   return runs;
+}
+
+bool counts_first_step_twice(const RunLog& log, const LoggedRun& run, int64_t begin) {
+  const LoggedSteps& first = log.steps[run.begin];
+  // A line that is not about a run's first step alone comes from the middle of a log.
+  return first.has_microseconds &&
+         first.iteration <= (run.load.has_value() ? run.load->iteration : begin) + 1;
 }
 
 Result<LoggedResume> find_resume(const RunLog& log, int64_t iteration) {

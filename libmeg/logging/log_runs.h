@@ -20,6 +20,11 @@ struct LoggedRun {
 /// checkpoint was loaded.
 std::vector<LoggedRun> runs_in(const RunLog& log);
 
+/// Whether the second line of a run counts the step of the first one, too. Since core_v0.16 a run
+/// prints a line after its first step, whatever --log-interval says, and goes on counting. `begin`:
+/// the iteration from which the run went on, where the log does not say it.
+bool counts_first_step_twice(const RunLog& log, const LoggedRun& run, int64_t begin);
+
 /// A line with the steps that it is about: iterations after + 1 to line.iteration.
 struct LoggedInterval {
   int64_t after = 0;

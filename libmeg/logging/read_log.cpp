@@ -30,7 +30,8 @@ std::string_view trimmed(std::string_view text) {
 std::optional<int64_t> parse_count(std::string_view text) {
   int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 0) return std::nullopt;
+  const bool is_count = value >= 0 && value <= kLargestCount;
+  if (error != std::errc() || end != text.data() + text.size() || !is_count) return std::nullopt;
   return value;
 }
 
@@ -101,12 +102,30 @@ bool take_field(std::string_view label, std::string_view text, LoggedSteps& step
   return true;
 }
 
+/// Whether a text ends with a time such as "[2025-04-13 23:41:20.123456]".
+bool ends_with_microseconds(std::string_view text) {
+  constexpr std::string_view kShape = ".dddddd]";
+  if (text.size() < kShape.size()) return false;
+  text.remove_prefix(text.size() - kShape.size());
+  return std::ranges::equal(text, kShape, [](char found, char wanted) {
+    return wanted == 'd' ? found >= '0' && found <= '9' : found == wanted;
+  });
+}
+
+/// Since core_v0.17 a line whose steps were all skipped has losses of zero, which are none.
+void drop_losses_of_skipped_steps(LoggedSteps& steps) {
+  if (steps.skipped_iterations.value_or(0) == 0) return;
+  std::erase_if(steps.losses, [](const auto& loss) { return loss.second.value == 0; });
+}
+
 enum class Read : uint8_t { kWhole, kCut, kOther };
 
 Read read_steps(std::string_view line, LoggedSteps& steps) {
-  std::optional<std::string_view> found = after(line, " iteration ");
-  if (!found.has_value()) return Read::kOther;
-  std::string_view rest = *found;
+  constexpr std::string_view kIteration = " iteration ";
+  const size_t at = line.find(kIteration);
+  if (at == std::string_view::npos) return Read::kOther;
+  steps.has_microseconds = ends_with_microseconds(line.substr(0, at));
+  std::string_view rest = line.substr(at + kIteration.size());
   // "iteration 10 to FOLDER" and the like are lines about something else.
   const auto iteration = take_until(rest, '/');
   if (!iteration.has_value() || !parse_count(*iteration).has_value()) return Read::kOther;
@@ -122,6 +141,7 @@ Read read_steps(std::string_view line, LoggedSteps& steps) {
       return Read::kCut;
     }
   }
+  drop_losses_of_skipped_steps(steps);
   // Every revision ends its lines with it.
   return steps.nan_iterations.has_value() ? Read::kWhole : Read::kCut;
 }

@@ -129,7 +129,7 @@ Status read_event(std::string_view bytes, CurveReader& curves) {
     }
     if (field.number == 5 && field.type == WireType::kBytes) summary = field.bytes;
   }
-  if (step < 0) return {};
+  if (step < 0 || step > kLargestCount) return {};
   for (WireReader values(summary); !values.at_end();) {
     MEG_ASSIGN_OR_RETURN(const WireField value, values.next());
     if (value.number == 1 && value.type == WireType::kBytes) {

@@ -58,6 +58,7 @@ class Finder {
       if (i > 0) compare_runs(runs_[i - 1], runs_[i]);
       find_gaps(runs_[i]);
       find_skipped(runs_[i]);
+      find_not_finite(runs_[i]);
       find_spikes(runs_[i], "lm loss", &LoggedSteps::lm_loss, kLossSpike);
       find_spikes(
           runs_[i], "grad norm", [](const LoggedSteps& steps) { return steps.grad_norm; },
@@ -111,13 +112,30 @@ class Finder {
     }
   }
 
+  /// Those of lines that may be about the same steps in another run, by their iterations.
+  std::map<int64_t, double> comparable_losses(const LoggedRun& run) const {
+    std::map<int64_t, double> losses;
+    for (size_t i = run.begin; i < run.end; ++i) {
+      if (i == run.begin + 1 && counts_first_step_twice(log_, run, at(run.begin).iteration))
+        continue;
+      if (const auto loss = at(i).lm_loss()) losses[at(i).iteration] = loss->value;
+    }
+    return losses;
+  }
+
+  /// Of a run that follows another one.
+  int64_t first_step(const LoggedRun& before, const LoggedRun& run) const {
+    const LoggedSteps& line = at(run.begin);
+    if (run.load.has_value()) return run.load->iteration + 1;
+    if (counts_first_step_twice(log_, run, line.iteration)) return line.iteration;
+    const int64_t usual = run.end - run.begin > 1 ? interval(run) : interval(before);
+    return std::max<int64_t>(1, line.iteration - usual + 1);
+  }
+
   /// What one run did again, or left out, of another.
   void compare_runs(const LoggedRun& before, const LoggedRun& run) {
     const int64_t reached = at(before.end - 1).iteration;
-    const int64_t usual = run.end - run.begin > 1 ? interval(run) : interval(before);
-    const int64_t first = run.load.has_value()
-                              ? run.load->iteration + 1
-                              : std::max<int64_t>(1, at(run.begin).iteration - usual + 1);
+    const int64_t first = first_step(before, run);
     if (first > reached + 1) {
       add("gap", at(run.begin), reached + 1, first - 1,
           fmt::format("iterations {} to {} are in no line: the run before ended at {}, this one "
@@ -125,18 +143,14 @@ class Finder {
                       reached + 1, first - 1, reached, first));
     }
     if (first > reached) return;
-    std::map<int64_t, double> losses;
-    for (size_t i = before.begin; i < before.end; ++i) {
-      if (const auto loss = at(i).lm_loss()) losses[at(i).iteration] = loss->value;
-    }
+    const std::map<int64_t, double> losses = comparable_losses(before);
     double largest = 0;
     int64_t compared = 0;
-    for (size_t i = run.begin; i < run.end; ++i) {
-      const auto loss = at(i).lm_loss();
-      const auto other = losses.find(at(i).iteration);
-      if (!loss.has_value() || other == losses.end()) continue;
+    for (const auto& [iteration, loss] : comparable_losses(run)) {
+      const auto other = losses.find(iteration);
+      if (other == losses.end()) continue;
       ++compared;
-      largest = std::max(largest, std::abs(loss->value - other->second) / std::abs(other->second));
+      largest = std::max(largest, std::abs(loss - other->second) / std::abs(other->second));
     }
     std::string text = fmt::format("iterations {} to {} are computed again", first, reached);
     if (compared > 0) {
@@ -161,12 +175,31 @@ class Finder {
     }
   }
 
+  /// Of lines in a row the first, since nothing after it is a number any more.
+  void find_not_finite(const LoggedRun& run) {
+    const auto is_finite = [](const std::optional<LoggedFigure>& figure) {
+      return !figure.has_value() || std::isfinite(figure->value);
+    };
+    const auto is_whole = [&](size_t i) {
+      return is_finite(at(i).lm_loss()) && is_finite(at(i).grad_norm);
+    };
+    for (size_t i = run.begin; i < run.end; ++i) {
+      if (is_whole(i)) continue;
+      const size_t first = i;
+      while (i + 1 < run.end && !is_whole(i + 1)) ++i;
+      const bool is_loss = !is_finite(at(first).lm_loss());
+      const auto figure = is_loss ? at(first).lm_loss() : at(first).grad_norm;
+      add("not-finite", at(first), at(first).iteration, at(i).iteration,
+          fmt::format("{} {}", is_loss ? "lm loss" : "grad norm", figure->value));
+    }
+  }
+
   template <class Value>
   void find_spikes(const LoggedRun& run, std::string_view name, Value value, const Spike& spike) {
     History history;
     for (size_t i = run.begin; i < run.end; ++i) {
       const std::optional<LoggedFigure> figure = std::invoke(value, at(i));
-      if (!figure.has_value()) continue;
+      if (!figure.has_value() || !std::isfinite(figure->value)) continue;
       if (history.is_long_enough()) {
         const double middle = history.middle();
         const double above = figure->value - middle;
@@ -219,7 +252,7 @@ class Finder {
     };
     for (size_t i = run.begin; i < run.end; ++i) {
       const auto& time = at(i).milliseconds;
-      if (!time.has_value()) continue;
+      if (!time.has_value() || !std::isfinite(time->value)) continue;
       const bool is_slow = history.is_long_enough() && time->value > kSlow * history.middle();
       if (is_slow) {
         since = std::min(since, i);

@@ -16,11 +16,16 @@ struct LoggedFigure {
   double rounding = 0;
 };
 
+/// Of iterations and samples; a larger one is no run's.
+inline constexpr int64_t kLargestCount = int64_t{1} << 53;
+
 using LoggedFigures = std::vector<std::pair<std::string, LoggedFigure>>;
 
 /// What a run said after one step or several. Fields that it did not say are empty.
 struct LoggedSteps {
   int64_t line = 0;  ///< Of the log, from 1; 0 in event files.
+  /// Its time has microseconds, as since core_v0.16.
+  bool has_microseconds = false;
   int64_t iteration = 0;
   std::optional<int64_t> train_iters;
   std::optional<int64_t> consumed_samples;

@@ -6,6 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "libmeg/logging/run_findings.h"
 
 namespace meg::logging {
@@ -78,6 +80,40 @@ TEST(LogRuns, TheFirstLineOfAResumeMayBeAboutFewerSteps) {
   EXPECT_EQ(found->lines[0].line.iteration, 30);
 }
 
+/// Lines of a run of core_v0.16 and later, which are about 10 steps each, the first about one.
+RunLog log_with_microseconds(int64_t first, bool says_load) {
+  RunLog log;
+  if (says_load) add_load(log, first - 1);
+  add_run(log, first, first);
+  add_run(log, (first + 10) / 10 * 10, first + 40, 10);
+  for (LoggedSteps& steps : log.steps) steps.has_microseconds = true;
+  return log;
+}
+
+TEST(LogRuns, ASecondLineIsAboutTheFirstStepToo) {
+  for (const bool says_load : {true, false}) {
+    const auto found = find_resume(log_with_microseconds(26, says_load), 25);
+    ASSERT_TRUE(found.has_value()) << found.error().message();
+    EXPECT_THAT(iterations_of(*found), ElementsAre(26, 30, 40, 50, 60));
+    EXPECT_EQ(found->lines[0].after, 25);
+    EXPECT_EQ(found->lines[1].after, 25);
+    EXPECT_EQ(found->lines[2].after, 30);
+    // Its sums began before the checkpoint.
+    const auto later = find_resume(log_with_microseconds(26, says_load), 26);
+    EXPECT_FALSE(later.has_value());
+  }
+}
+
+TEST(LogRuns, ALogThatBeginsInTheMiddleOfARunHasNoFirstStep) {
+  RunLog log;
+  add_run(log, 30, 60, 10);
+  for (LoggedSteps& steps : log.steps) steps.has_microseconds = true;
+  const auto found = find_resume(log, 20);
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->lines[0].after, 20);
+  EXPECT_EQ(found->lines[1].after, 30);
+}
+
 TEST(LogRuns, LogsThatEndBeforeOrBeginAfterTheCheckpointAreRefused) {
   RunLog log;
   add_run(log, 101, 110);
@@ -121,6 +157,13 @@ TEST(RunFindings, EachFaultIsFoundWhereItIs) {
                 for (size_t i = 50; i < 60; ++i) log.steps[i].milliseconds->value = 300;
               }),
               ElementsAre("slow 51-60"));
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_THAT(found([](RunLog& log) {
+                for (size_t i = 80; i < 90; ++i) log.steps[i].grad_norm->value = kNan;
+              }),
+              ElementsAre("not-finite 81-90"));
+  EXPECT_THAT(found([](RunLog& log) { log.steps[20].losses[0].second.value = kNan; }),
+              ElementsAre("not-finite 21-21"));
   EXPECT_THAT(found([](RunLog& log) { log.steps[70].skipped_iterations = 1; }),
               ElementsAre("skipped 71-71"));
   EXPECT_THAT(found([](RunLog& log) {
@@ -144,6 +187,29 @@ TEST(RunFindings, RepeatedIterationsTellHowTheirLossesDiffer) {
   log.steps[25].losses[0].second.value *= 1.001;
   EXPECT_THAT(find_in_run(log)[0].text,
               HasSubstr("differ by 1.0e-03 at most, relative, in 10 lines"));
+}
+
+TEST(RunFindings, ARunBeginsWithItsFirstLineWhereThatIsOfItsFirstStep) {
+  RunLog log;
+  add_run(log, 10, 60, 10);
+  add_run(log, 41, 41);
+  add_run(log, 50, 60, 10);
+  EXPECT_EQ(find_in_run(log)[0].iteration, 32);
+  for (LoggedSteps& steps : log.steps) steps.has_microseconds = true;
+  EXPECT_EQ(find_in_run(log)[0].iteration, 41);
+  EXPECT_EQ(find_in_run(log)[0].last, 60);
+}
+
+TEST(RunFindings, LinesAboutOtherStepsAreNotCompared) {
+  RunLog log;
+  add_run(log, 1, 20);
+  add_load(log, 10);
+  add_run(log, 11, 20);
+  log.steps[21].losses[0].second.value *= 1.1;
+  EXPECT_THAT(find_in_run(log)[0].text, HasSubstr("differ by 1.0e-01 at most"));
+  for (LoggedSteps& steps : log.steps) steps.has_microseconds = true;
+  EXPECT_THAT(find_in_run(log)[0].text,
+              HasSubstr("differ by 0.0e+00 at most, relative, in 9 lines"));
 }
 
 }  // namespace

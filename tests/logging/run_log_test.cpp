@@ -90,6 +90,23 @@ TEST(RunLog, LaunchersPrefixesAndMicrosecondsAreNoObstacle) {
     EXPECT_NEAR(steps.lm_loss()->rounding, 5e-6, 1e-12);
     EXPECT_NEAR(steps.grad_norm->rounding, 5e-4, 1e-12);
   }
+  EXPECT_FALSE(log.steps[0].has_microseconds);
+  EXPECT_TRUE(log.steps[1].has_microseconds);
+}
+
+TEST(RunLog, LossesOfZeroAreNoneWhereStepsWereSkipped) {
+  std::string line(kLine);
+  line.replace(line.find("1.072453E+01"), 12, "0.000000E+00");
+  EXPECT_FALSE(read(line).steps[0].lm_loss().has_value());
+  line.replace(line.find("skipped iterations:   6"), 23, "skipped iterations:   0");
+  EXPECT_EQ(read(line).steps[0].lm_loss()->value, 0);
+}
+
+TEST(RunLog, NumbersThatNoRunHasAreNone) {
+  std::string line(kLine);
+  line.replace(line.find("20/"), 3, "9223372036854775807/");
+  const RunLog log = read(std::string(kLine) + "\n" + line);
+  EXPECT_EQ(log.steps.size(), 1u);
 }
 
 TEST(RunLog, CutLinesAreLeftOutByTheirNumbers) {

@@ -3,17 +3,17 @@
 
 megatron_core_resumes.py BIN [unittest arguments]
 pretrain_gpt saves checkpoints; megatron-core (PyPI) continues from them with its own model, optimizer,
-scheduler and samples, and with one thing wrong, and prints the lines that Megatron prints. verify
-resume must name that one thing. MEG_RESUME_RUNS=60 adds as many healthy resumes of random
-configurations, none of which may be called wrong.
+scheduler, batches and samples, and with one thing wrong, and Megatron's training_log() prints its lines.
+verify resume must name that one thing. MEG_RESUME_RUNS=60 adds as many healthy resumes of random
+configurations and layouts, none of which may be called wrong.
 """
 import argparse
-import datetime
 import functools
 import json
 import logging
 import os
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -27,6 +27,7 @@ sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../int
 try:
     import numpy
     import torch
+    from megatron.core import num_microbatches_calculator as batches_of_core
     from megatron.core.datasets.blended_megatron_dataset_builder import BlendedMegatronDatasetBuilder
     from megatron.core.datasets.gpt_dataset import GPTDataset, GPTDatasetConfig
     from megatron.core.datasets.indexed_dataset import IndexedDatasetBuilder
@@ -39,27 +40,32 @@ try:
     from torch.utils.tensorboard import SummaryWriter
 
     from megatron_core import models as core
-    from reference import files as reference_files
+    from megatron_core import printed_lines
+    from reference import cases, files as reference_files
 except ImportError as error:
     print(f"skipped: {error} (scripts/setup.sh installs it)")
     sys.exit(77)
 
 BIN = ""
 LENGTH, IDS, ROWS, BATCH, MICRO, SAVED, ITERATIONS, STEPS = 16, 60, 64, 4, 2, 6, 40, 4
-
-
-def losses_of(mask, output):
-    """As pretrain_gpt.py has it."""
-    loss = torch.sum(output.view(-1).float() * mask.view(-1).float())
-    tokens = mask.sum().clone().detach().to(torch.int)
-    return loss, tokens, torch.cat([loss.clone().detach().view(1), tokens.view(1)])
+LENGTH_OF_RUN = ("--train-iters", ITERATIONS, "--lr-warmup-iters", 2)
+FP16 = ("--fp16", "--initial-loss-scale", "65536", "--loss-scale-window", "3")
+# Megatron takes no other with a ramp-up, which here ends two steps after the checkpoint.
+SAMPLES_OF_RUN = ("--train-samples", ITERATIONS * BATCH, "--lr-warmup-samples", 2 * BATCH)
+RAMP_UP = ("--rampup-batch-size", 2, 2, 16)
+LAYOUTS = [[], [("--target-tensor-parallel-size", 2)], [("--target-pipeline-parallel-size", 2)],
+           [("--target-tensor-parallel-size", 2, "--target-pipeline-parallel-size", 2)],
+           [("--target-optimizer", "distributed", "--target-data-parallel-size", 2)],
+           [("--target-format", "torch_dist")],
+           [("--target-tensor-parallel-size", 2, "--target-optimizer", "distributed", "--target-data-parallel-size", 2),
+            ("--target-format", "torch_dist")]]
 
 
 def forward_step(batches, model):
     tokens, labels = next(batches)
     positions = torch.arange(LENGTH).expand(len(tokens), LENGTH)
     output = model(tokens, positions, None, labels=labels)
-    return output, functools.partial(losses_of, torch.ones_like(labels))
+    return output, functools.partial(core.loss_func, torch.ones_like(labels))
 
 
 class Resumed:
@@ -70,7 +76,7 @@ class Resumed:
         self.flags, self.fault = flags, fault
         state = self.state_of(folder, SAVED)
         args = argparse.Namespace(**(vars(state["args"]) | {"transformer_impl": "local"}))
-        self.args, self.state, self.points = args, state, []
+        self.args, self.state = args, state
         weights = self.state_of(folder, fault.get("weights", SAVED))["model"]
         module = core.make_model(args, is_fp16=args.fp16)
         module.load_state_dict(weights)
@@ -79,6 +85,7 @@ class Resumed:
             grad_reduce_in_fp32=args.bf16), module)
         self.optimizer = get_megatron_optimizer(OptimizerConfig(
             optimizer="adam", lr=args.lr, min_lr=args.min_lr, weight_decay=args.weight_decay, clip_grad=args.clip_grad,
+            adam_beta1=args.adam_beta1, adam_beta2=args.adam_beta2, adam_eps=args.adam_eps,
             fp16=args.fp16, bf16=args.bf16, initial_loss_scale=args.initial_loss_scale, min_loss_scale=1.0,
             loss_scale_window=args.loss_scale_window, hysteresis=args.hysteresis,
             params_dtype=torch.float16 if args.fp16 else torch.bfloat16 if args.bf16 else torch.float32), [self.model])
@@ -86,7 +93,7 @@ class Resumed:
         config.grad_scale_func = self.optimizer.scale_loss
         self.scheduler = self.make_scheduler(args)
         if not fault.get("no_optimizer"):
-            self.load_optimizer(state["optimizer"])
+            self.load_optimizer(self.state_of(folder, fault.get("optimizer_of", SAVED))["optimizer"])
         if not fault.get("no_schedule"):
             self.scheduler.load_state_dict(state["opt_param_scheduler"])
         self.spoil()
@@ -97,10 +104,11 @@ class Resumed:
         return torch.load(path, map_location="cpu", weights_only=False)
 
     def make_scheduler(self, args):
-        decay = self.fault.get("weight_decay", args.weight_decay)
+        decays = [self.fault.get("weight_decay", args.weight_decay if decay is None else decay)
+                  for decay in (args.start_weight_decay, args.end_weight_decay)]
         return OptimizerParamScheduler(
             self.optimizer, 0.0, args.lr, args.min_lr, 2 * BATCH, self.fault.get("decay_iters", ITERATIONS) * BATCH,
-            args.lr_decay_style, decay, decay, ITERATIONS * BATCH, "constant",
+            args.lr_decay_style, *decays, ITERATIONS * BATCH, args.weight_decay_incr_style,
             use_checkpoint_opt_param_scheduler=False,
             override_opt_param_scheduler="decay_iters" in self.fault or "weight_decay" in self.fault)
 
@@ -134,7 +142,7 @@ class Resumed:
         train = BlendedMegatronDatasetBuilder(GPTDataset, [ITERATIONS * BATCH, 1, 1], lambda: True, config).build()[0]
         for number in range(self.state["args"].consumed_train_samples + self.fault.get("shift", 0), ITERATIONS * BATCH):
             sample = train[number]
-            yield sample["tokens"], sample["labels"]
+            yield tuple((sample[name] + self.fault.get("ids", 0)) % ROWS for name in ("tokens", "labels"))
 
     def step(self, samples, batch):
         batches = []
@@ -152,32 +160,23 @@ class Resumed:
             self.scheduler.step(batch)
         return (total[0] / total[1]).item(), done, norm
 
-    def write_curves(self, folder):
-        """As training_log has them."""
-        writer = SummaryWriter(folder)
-        for iteration, consumed, values in self.points:
-            for tag, value in values.items():
-                writer.add_scalar(tag, value, iteration)
-                writer.add_scalar(f"{tag} vs samples", value, consumed)
-        writer.close()
-
-    def lines(self, cwd, steps=STEPS):
-        """training_log's, of --log-interval 1."""
-        consumed, samples, lines = self.state["args"].consumed_train_samples, self.samples(cwd), []
+    def lines(self, cwd, steps=STEPS, interval=1, curves=None):
+        """What training_log() prints with this --log-interval; curves: the folder of its event file."""
+        writer = SummaryWriter(curves) if curves else None
+        log = printed_lines.TrainingLog(ITERATIONS, interval, writer)
+        consumed, samples = self.state["args"].consumed_train_samples, self.samples(cwd)
+        batches_of_core.destroy_num_microbatches_calculator()
+        batches_of_core.init_num_microbatches_calculator(0, self.args.rampup_batch_size, BATCH, MICRO, 1)
         for iteration in range(SAVED + 1, SAVED + 1 + steps):
-            loss, done, norm = self.step(samples, BATCH)
-            consumed += BATCH
-            line = f" [{datetime.datetime.now()}] iteration {iteration:8d}/{ITERATIONS:8d} |"
-            line += f" consumed samples: {consumed:12d} | elapsed time per iteration (ms): 12.3 |"
-            line += f" learning rate: {self.optimizer.param_groups[0]['lr']:.6E} | global batch size: {BATCH:5d} |"
-            line += f" lm loss: {loss:.6E} |" if done else ""
-            line += f" loss scale: {self.optimizer.get_loss_scale().item():.1f} |"
-            line += f" grad norm: {norm:.3f} |" if done else ""
-            self.points.append((iteration, consumed, {
-                "learning-rate": self.optimizer.param_groups[0]["lr"], "batch-size": BATCH, "lm loss": loss,
-                "loss-scale": self.optimizer.get_loss_scale().item(), "grad-norm": norm}))
-            lines.append(line + f" number of skipped iterations: {int(not done):3d} | number of nan iterations:   0 |")
-        return "\n".join(lines) + "\n"
+            batches_of_core.update_num_microbatches(consumed)
+            batch = batches_of_core.get_current_global_batch_size()
+            loss, done, norm = self.step(samples, batch)
+            consumed += batch
+            log.step(iteration, consumed, batch, loss, self.optimizer.param_groups[0]["lr"],
+                     self.optimizer.get_loss_scale().item(), norm, skipped=not done)
+        if writer:
+            writer.close()
+        return log.text()
 
 
 class MegatronCoreResumes(unittest.TestCase):
@@ -206,20 +205,20 @@ class MegatronCoreResumes(unittest.TestCase):
         self.assertIn(done.returncode, codes, done.stdout[-2000:] + done.stderr)
         return done
 
-    def checkpoint(self, *flags, data):
+    def checkpoint(self, *flags, data, length=LENGTH_OF_RUN):
         """Two checkpoints of a run of pretrain_gpt with these flags; made once."""
-        key = (flags, tuple(data["blend"]), data["split"], data["seed"])
+        key = (flags, tuple(data["blend"]), data["split"], data["seed"], length)
         if key in self.saved:
             return self.saved[key]
         folder = os.path.join(self.folder, f"ckpt{len(self.saved)}")
         self.run_program(
             "pretrain_gpt", *("--num-layers 2 --hidden-size 32 --ffn-hidden-size 64 --num-attention-heads 4 "
-                              "--hidden-dropout 0 --attention-dropout 0 --lr 0.01 --min-lr 0.001 --lr-decay-style cosine "
-                              "--lr-warmup-iters 2 --weight-decay 0.3 --log-interval 1 --eval-iters 0 --device cpu "
+                              "--hidden-dropout 0 --attention-dropout 0 --lr 0.01 --min-lr 0.001 "
+                              "--lr-decay-style cosine --weight-decay 0.3 --log-interval 1 --eval-iters 0 --device cpu "
                               "--tokenizer-type NullTokenizer --megatron-version core_v0.16.1").split(),
-            "--vocab-size", IDS, "--make-vocab-size-divisible-by", ROWS, "--seq-length", LENGTH,
+            "--vocab-size", IDS, "--make-vocab-size-divisible-by", ROWS // 2, "--seq-length", LENGTH,
             "--max-position-embeddings", LENGTH, "--micro-batch-size", MICRO, "--global-batch-size", BATCH,
-            "--train-iters", ITERATIONS, "--data-path", *data["blend"], "--split", data["split"], "--seed", data["seed"],
+            *length, "--data-path", *data["blend"], "--split", data["split"], "--seed", data["seed"],
             "--data-cache-path", os.path.join(self.folder, "cache"), "--save", folder, "--save-interval", 3,
             "--exit-interval", SAVED, *flags)
         self.saved[key] = folder
@@ -227,20 +226,34 @@ class MegatronCoreResumes(unittest.TestCase):
 
     DATA = {"blend": ["a"], "split": "90,8,2", "seed": 7}
 
-    def judge(self, fault, *flags, judged=(), data=None):
+    def relaid(self, folder, layout):
+        """The same checkpoint as other ranks would have saved it."""
+        for flags in layout:
+            source, folder = folder, tempfile.mkdtemp(dir=self.folder)
+            self.run_program("checkpoint_util", "--load-dir", source, "--save-dir", folder, *flags)
+        return folder
+
+    def judge(self, fault, *flags, judged=(), data=None, length=LENGTH_OF_RUN, interval=1, layout=()):
+        """layout: in which verify resume finds the checkpoint."""
         data = data or self.DATA
-        folder = self.checkpoint(*flags, data=data)
+        folder = self.checkpoint(*flags, data=data, length=length)
+        self.write_log(folder, fault, data, interval)
+        return self.answer_about(self.relaid(folder, layout), *judged)
+
+    def write_log(self, folder, fault, data, interval=1):
         with open("log", "w", encoding="utf-8") as file:
-            file.write(Resumed(folder, data, fault).lines(self.folder))
-        done = self.run_program("verify", "resume", "--load", folder, "--log", "log", "--device", "cpu", "--json", *judged,
-                                codes=(0, 1))
+            file.write(Resumed(folder, data, fault).lines(self.folder, interval=interval))
+
+    def answer_about(self, folder, *judged):
+        done = self.run_program("verify", "resume", "--load", folder, "--log", "log", "--device", "cpu", "--json",
+                                *judged, codes=(0, 1))
         answer = json.loads(done.stdout)
         self.assertEqual(answer["equal"], done.returncode == 0)
         return answer
 
-    def expect(self, name, fault, *flags, judged=(), data=None, cause=None):
+    def expect(self, name, fault, *flags, cause=None, **options):
         """The fault is the best of what fits."""
-        answer = self.judge(fault, *flags, judged=judged, data=data)
+        answer = self.judge(fault, *flags, **options)
         worst = max(figure["misfit"] for figure in answer["figures"])
         self.assertFalse(answer["equal"], f"{name}: {answer['figures']}")
         found = answer["hypotheses"][0]
@@ -251,20 +264,60 @@ class MegatronCoreResumes(unittest.TestCase):
             self.assertIn(cause, found["cause"])
 
     def test_a_healthy_resume_is_equal(self):
-        for flags in ((), ("--bf16",), ("--fp16", "--initial-loss-scale", "65536", "--loss-scale-window", "3")):
+        for flags in ((), ("--bf16",), FP16):
             with self.subTest(flags):
-                answer = self.judge({}, *flags)
-                print(f"healthy {flags}: {max(figure['misfit'] for figure in answer['figures']):.2g}")
-                self.assertTrue(answer["equal"], answer["figures"])
+                self.expect_equal(f"healthy {flags}", *flags)
+
+    def expect_equal(self, name, *flags, lines=STEPS, **options):
+        answer = self.judge({}, *flags, **options)
+        print(f"{name}: {max(figure['misfit'] for figure in answer['figures']):.2g}")
+        self.assertTrue(answer["equal"], answer["figures"])
+        # A line that is left out is in no comparison.
+        self.assertEqual(len({figure["iteration"] for figure in answer["figures"]}), lines)
+
+    def test_lines_about_several_steps_are_compared(self):
+        """The first line of a run is about one step, the second about that step, too."""
+        for interval, lines in ((2, 3), (3, 2), (4, 2)):
+            with self.subTest(interval):
+                self.expect_equal(f"--log-interval {interval}", interval=interval, lines=lines)
+
+    def test_every_layout_of_a_checkpoint_is_judged(self):
+        for layout in LAYOUTS:
+            with self.subTest(layout):
+                self.expect_equal(f"layout {layout}", "--bf16", layout=layout)
+                answer = self.judge({"zeroed": ("exp_avg",)}, layout=layout)
+                self.assertEqual(answer["causes"], ["exp-avg-zeroed"])
+
+    def test_ramped_up_batches_are_judged(self):
+        self.expect_equal("--rampup-batch-size", *RAMP_UP, length=SAMPLES_OF_RUN)
+        self.expect("exp-avg-zeroed", {"zeroed": ("exp_avg",)}, *RAMP_UP, length=SAMPLES_OF_RUN)
+
+    def test_a_run_of_megatron_that_resumed_is_equal(self):
+        """The oracle's: pretrain() of 6ef5bdc, in 20 steps and in 10 after 10."""
+        folder = os.path.join(cases.SHARED, "oracle/training")
+        for run in ("gpt_fp32", "gpt_fp32_resumed"):
+            with open(os.path.join(folder, run, "log.json"), encoding="utf-8") as file:
+                steps = json.load(file)["iterations"]
+            log = printed_lines.TrainingLog(20)
+            for step in steps:
+                log.step(step["iteration"], step["consumed_train_samples"], 8, step["lm_loss"], step["lr_logged"],
+                         step["loss_scale_logged"], step["grad_norm"])
+            with open("log", "w", encoding="utf-8") as file:
+                file.write(log.text())
+            done = self.run_program("verify", "resume", "--load", os.path.join(folder, "gpt_fp32/mid"), "--log", "log",
+                                    "--data-path", os.path.join(folder, "data/tiny"), "--vocab-file",
+                                    os.path.join(folder, "gpt2-vocab.json"), "--merge-file",
+                                    os.path.join(folder, "gpt2-merges.txt"), "--steps", 10, "--device", "cpu", "--json")
+            answer = json.loads(done.stdout)
+            self.assertEqual({figure["iteration"] for figure in answer["figures"]}, set(range(11, 21)))
+            print(f"{run}: {max(figure['misfit'] for figure in answer['figures']):.2g}")
 
     def test_curves_are_as_good_as_lines(self):
         folder = self.checkpoint(data=self.DATA)
         for number, (fault, causes) in enumerate((({}, []), ({"zeroed": ("exp_avg",)}, ["exp-avg-zeroed"]))):
-            resumed = Resumed(folder, self.DATA, fault)
-            resumed.lines(self.folder)
-            resumed.write_curves(f"curves{number}")
-            done = self.run_program("verify", "resume", "--load", folder, "--tensorboard", f"curves{number}", "--device",
-                                    "cpu", "--json", codes=(1 if causes else 0,))
+            Resumed(folder, self.DATA, fault).lines(self.folder, curves=f"curves{number}")
+            done = self.run_program("verify", "resume", "--load", folder, "--tensorboard", f"curves{number}",
+                                    "--device", "cpu", "--json", codes=(1 if causes else 0,))
             self.assertEqual(json.loads(done.stdout)["causes"], causes)
 
     def test_lost_optimizers_are_found(self):
@@ -274,6 +327,7 @@ class MegatronCoreResumes(unittest.TestCase):
         self.expect("exp-avg-zeroed", {"zeroed": ("exp_avg",)})
         self.expect("exp-avg-sq-zeroed", {"zeroed": ("exp_avg_sq",)})
         self.expect("step-counter-restarted", {"zeroed": ("step",)})
+        self.expect("moments-of-another-iteration", {"optimizer_of": 3}, cause="iteration 3")
 
     def test_other_schedules_are_found(self):
         self.expect("schedule-restarted", {"no_schedule": True})
@@ -287,7 +341,8 @@ class MegatronCoreResumes(unittest.TestCase):
     def test_other_samples_are_found(self):
         self.expect("samples-restarted", {"shift": -SAVED * BATCH})
         for shift in (BATCH, -BATCH, 3, -7, 13):
-            self.expect("samples-shifted", {"shift": shift}, cause=f"{abs(shift)} {'later' if shift > 0 else 'earlier'}")
+            where = "later" if shift > 0 else "earlier"
+            self.expect("samples-shifted", {"shift": shift}, cause=f"{abs(shift)} {where}")
         self.expect("other-seed", {"data": {"seed": 1234}})
         self.expect("other-split", {"data": {"split": "99,1,0"}})
         blended = {"blend": ["3", "a", "1", "b"], "split": "90,8,2", "seed": 7}
@@ -295,7 +350,36 @@ class MegatronCoreResumes(unittest.TestCase):
 
     def test_other_weights_are_found(self):
         self.expect("weights-of-another-iteration", {"weights": 3}, cause="iteration 3")
-        self.expect("loss-scale-reset", {"scale": True}, "--fp16", "--initial-loss-scale", "65536", "--loss-scale-window", "2")
+        self.expect("loss-scale-reset", {"scale": True}, *FP16[:-1], "2")
+
+    def test_two_faults_at_once_are_found(self):
+        self.expect("samples-shifted + exp-avg-zeroed", {"shift": 3, "zeroed": ("exp_avg",)}, cause="3 later")
+        self.expect("schedule-restarted + other-seed", {"no_schedule": True, "data": {"seed": 1234}})
+
+    def test_exchanged_files_of_ranks_are_found(self):
+        for flags in ((), ("--untie-embeddings-and-output-weights",), ("--bf16",)):
+            right = self.relaid(self.checkpoint(*flags, data=self.DATA), [("--target-tensor-parallel-size", 2)])
+            wrong = os.path.join(tempfile.mkdtemp(dir=self.folder), "ckpt")
+            shutil.copytree(right, wrong)
+            ranks = [os.path.join(wrong, f"iter_{SAVED:07d}", f"mp_rank_{rank:02d}") for rank in (0, 1)]
+            reference_files.exchange(*ranks)
+            self.write_log(self.relaid(wrong, [("--target-tensor-parallel-size", 1)]), {}, self.DATA)
+            self.assertEqual(self.answer_about(right)["causes"], ["tensor-shards-exchanged"], flags)
+
+    def test_ids_of_another_tokenizer_are_found(self):
+        for ids in (1, 4, -2):
+            self.expect("vocabulary-shifted", {"ids": ids}, cause=f"{abs(ids)} {'higher' if ids > 0 else 'lower'}")
+
+    def test_copies_of_a_tied_embedding_that_differ_are_named(self):
+        one_rank = self.checkpoint(data=self.DATA)
+        self.write_log(one_rank, {}, self.DATA)
+        folder = self.relaid(one_rank, [("--target-pipeline-parallel-size", 2)])
+        path = os.path.join(folder, f"iter_{SAVED:07d}", "mp_rank_00_001", "model_optim_rng.pt")
+        state = torch.load(path, weights_only=False)
+        state["model"]["output_layer.weight"][3] += 0.5
+        torch.save(state, path)
+        done = self.run_program("verify", "resume", "--load", folder, "--log", "log", "--device", "cpu", codes=(2,))
+        self.assertIn("output_layer.weight: expected the embedding's weights", done.stderr.splitlines()[-1])
 
     def test_masters_made_from_16_bits_are_below_their_rounding(self):
         """As docs/verify_resume.md says of them."""
@@ -307,17 +391,23 @@ class MegatronCoreResumes(unittest.TestCase):
         runs = int(os.environ.get("MEG_RESUME_RUNS", "0"))
         chooser = random.Random(runs)
         for number in range(runs):
-            flags = list(chooser.choice([(), ("--bf16",), ("--fp16", "--initial-loss-scale", "65536", "--loss-scale-window", "3")]))
+            flags = list(chooser.choice([(), ("--bf16",), FP16]))
             flags += chooser.choice([(), ("--swiglu", "--disable-bias-linear"), ("--normalization", "RMSNorm"),
-                                     ("--position-embedding-type", "rope"), ("--group-query-attention", "--num-query-groups", 2),
+                                     ("--position-embedding-type", "rope"),
+                                     ("--group-query-attention", "--num-query-groups", 2),
                                      ("--untie-embeddings-and-output-weights",)])
             flags += chooser.choice([(), ("--clip-grad", 0), ("--clip-grad", 0.1)])
+            flags += chooser.choice([(), ("--adam-beta2", 0.95, "--adam-eps", 1e-6), ("--lr-decay-style", "linear"),
+                                     ("--start-weight-decay", 0.01, "--end-weight-decay", 0.4,
+                                      "--weight-decay-incr-style", "linear")])
+            ramp_up = chooser.choice([(), RAMP_UP])
             data = {"blend": chooser.choice([["a"], ["b"], ["3", "a", "1", "b"], ["a", "b"]]),
                     "split": chooser.choice(["90,8,2", "100,0,0", "50,50,0"]), "seed": chooser.randrange(1, 10**6)}
-            with self.subTest(number=number, flags=flags, data=data):
-                answer = self.judge({}, *flags, data=data)
-                print(f"{number} {flags}: {max(figure['misfit'] for figure in answer['figures']):.2g}")
-                self.assertTrue(answer["equal"], answer["figures"])
+            interval, layout = chooser.choice([1, 1, 2]), chooser.choice(LAYOUTS)
+            with self.subTest(number=number, flags=flags, data=data, ramp_up=ramp_up, interval=interval, layout=layout):
+                self.expect_equal(f"{number} {flags} {ramp_up} {interval} {layout}", *flags, *ramp_up, data=data,
+                                  length=SAMPLES_OF_RUN if ramp_up else LENGTH_OF_RUN, interval=interval, layout=layout,
+                                  lines=STEPS if interval == 1 else 3)
 
 
 if __name__ == "__main__":

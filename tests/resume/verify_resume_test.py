@@ -87,6 +87,18 @@ class VerifyResume(unittest.TestCase):
             done = self.run_program("verify", "resume", "--load", "ckpt", *flags, "--device", "cpu")
             self.assertEqual(done.stdout.splitlines()[-1], "equal")
 
+    def test_random_states_that_were_not_loaded_are_found(self):
+        """libmeg saves those of its runs on a CPU."""
+        run = [word if before not in ("--hidden-dropout", "--attention-dropout") else "0.1"
+               for before, word in zip(["", *RUN], RUN)]
+        self.run_program("pretrain_gpt", *run, "--save", "dropping", "--save-interval", 5, "--exit-interval", 5)
+        for flags, causes in (((), []), (("--no-load-rng",), ["random-states-restarted"])):
+            (self.folder / "dropping.log").write_text(
+                self.run_program("pretrain_gpt", *run, "--load", "dropping", *flags).stdout)
+            done = self.run_program("verify", "resume", "--load", "dropping", "--log", "dropping.log", "--device", "cpu",
+                                    "--json", code=1 if causes else 0)
+            self.assertEqual(json.loads(done.stdout)["causes"], causes)
+
     def test_what_cannot_be_judged_is_an_error_of_its_own(self):
         (self.folder / "other.log").write_text("step 1 loss 2.5\n")
         later = re.sub(r"iteration +(\d+)/", lambda found: f"iteration {int(found[1]) + 50:8d}/",
