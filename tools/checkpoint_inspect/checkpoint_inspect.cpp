@@ -16,7 +16,6 @@
 
 #include "libmeg/checkpoint/inspect/checkpoint_statistics.h"
 #include "libmeg/checkpoint/inspect/checkpoint_summary.h"
-#include "libmeg/io/atomic_file.h"
 #include "libmeg/text/printable.h"
 #include "tools/checkpoint_inspect/checkpoint_inspect_answer.h"
 #include "tools/checkpoint_inspect/checkpoint_inspect_html.h"
@@ -25,6 +24,7 @@
 #include "tools/common/flag_groups/checkpoint_flags.h"
 #include "tools/common/flags/flags.h"
 #include "tools/common/found_instead.h"
+#include "tools/common/html_page.h"
 #include "tools/common/json_output.h"
 #include "tools/common/progress_bar.h"
 #include "tools/common/report.h"
@@ -128,15 +128,6 @@ Status problem_of(const checkpoint::CheckpointSummary& summary) {
   return Status();
 }
 
-Status write_page(const std::string& path, const ordered_json& answer) {
-  MEG_ASSIGN_OR_RETURN(io::AtomicFile file, io::AtomicFile::create(path));
-  const std::string page = html_page(answer);
-  MEG_RETURN_IF_ERROR(file.write(std::as_bytes(std::span(page))));
-  MEG_RETURN_IF_ERROR(file.commit());
-  note(written_text(path, {&path, 1}));
-  return Status();
-}
-
 Result<checkpoint::CheckpointSummary> summarize(const Arguments& arguments) {
   MEG_ASSIGN_OR_RETURN(const checkpoint::CheckpointFolder folder,
                        checkpoint::find_checkpoint(arguments.path, arguments.iteration));
@@ -163,7 +154,10 @@ Status show(const checkpoint::CheckpointSummary& summary, const Arguments& argum
                          statistics_of(summary, parts));
     add_statistics(statistics, answer);
   }
-  if (page) MEG_RETURN_IF_ERROR(write_page(*arguments.html, answer));
+  if (page) {
+    MEG_RETURN_IF_ERROR(write_page(*arguments.html, html_page(answer)));
+    note(written_text(*arguments.html, {&*arguments.html, 1}));
+  }
   if (!arguments.args) answer.erase("args");
   if (!arguments.statistics) answer.erase("statistics");
   if (arguments.json) {

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <iterator>
+#include <span>
 
+#include "libmeg/io/atomic_file.h"
 #include "libmeg/text/utf8.h"
 
 namespace meg::tools {
@@ -106,6 +108,12 @@ std::string page_head(const std::string& title, std::string_view style) {
 
 std::string page_end(std::string_view made_by) {
   return fmt::format("<p class=soft>{}</p>\n</body>\n</html>\n", made_by);
+}
+
+Status write_page(const std::string& path, const std::string& page) {
+  MEG_ASSIGN_OR_RETURN(io::AtomicFile file, io::AtomicFile::create(path));
+  MEG_RETURN_IF_ERROR(file.write(std::as_bytes(std::span(page))));
+  return file.commit();
 }
 
 }  // namespace meg::tools

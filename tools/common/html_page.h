@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "libmeg/base/result.h"
+
 namespace meg::tools {
 
 /// Pieces of an HTML page: one file without scripts and without anything loaded from elsewhere, so
@@ -39,5 +41,8 @@ std::string page_head(const std::string& title, std::string_view style);
 
 /// made_by: the line at the end.
 std::string page_end(std::string_view made_by);
+
+/// Replaces the file at `path`.
+Status write_page(const std::string& path, const std::string& page);
 
 }  // namespace meg::tools

@@ -17,7 +17,6 @@
 #include "libmeg/base/thread_pool.h"
 #include "libmeg/dataset/dataset_statistics.h"
 #include "libmeg/dataset/dataset_tokenizer.h"
-#include "libmeg/io/atomic_file.h"
 #include "libmeg/megatron/argument_table.h"
 #include "libmeg/text/printable.h"
 #include "libmeg/tokenizer/registry/open_tokenizer.h"
@@ -25,6 +24,7 @@
 #include "tools/common/flag_groups/tokenizer_flags.h"
 #include "tools/common/flags/flags.h"
 #include "tools/common/found_instead.h"
+#include "tools/common/html_page.h"
 #include "tools/common/interruption.h"
 #include "tools/common/json_output.h"
 #include "tools/common/progress_bar.h"
@@ -217,13 +217,6 @@ Result<ordered_json> answer(const StatArguments& arguments, const dataset::Index
   return object;
 }
 
-Status write_page(const std::string& path, const ordered_json& object) {
-  const std::string page = stat_page(object);
-  MEG_ASSIGN_OR_RETURN(io::AtomicFile file, io::AtomicFile::create(path));
-  MEG_RETURN_IF_ERROR(file.write(std::as_bytes(std::span(page))));
-  return file.commit();
-}
-
 void print_text(const ordered_json& object, int64_t tokens) {
   for (const char* const name : {"documents", "empty_documents", "sequences", "tokens"}) {
     fmt::print("{:<20} {}\n", name, object[name].get<int64_t>());
@@ -278,7 +271,7 @@ Status run(const StatArguments& arguments) {
   bar.clear();
   MEG_RETURN_IF_ERROR(found.status());
   MEG_ASSIGN_OR_RETURN(const ordered_json object, answer(arguments, *set, tokenizer.get(), *found));
-  if (arguments.html) MEG_RETURN_IF_ERROR(write_page(*arguments.html, object));
+  if (arguments.html) MEG_RETURN_IF_ERROR(write_page(*arguments.html, stat_page(object)));
   if (arguments.json) {
     print_json(object);
   } else {
