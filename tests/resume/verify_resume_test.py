@@ -140,5 +140,29 @@ class VerifyResume(unittest.TestCase):
         self.run_program("verify", "run", "none.log", code=2)
 
 
+    def test_a_page_has_the_curves_and_where_something_was_found(self):
+        name = "<b>&.log"
+        lines = (self.first + (self.folder / "good.log").read_text()).splitlines(keepends=True)
+        (self.folder / name).write_text("".join(line for line in lines if " 15/" not in line))
+        done = self.run_program("verify", "run", name, "--html", "run.html", code=1)
+        self.assertIn("note: wrote run.html", done.stderr)
+        page = (self.folder / "run.html").read_text()
+        self.assertIn("<title>&lt;b&gt;&amp;.log</title>", page)
+        for title in ("lm loss", "grad norm", "learning rate", "elapsed time per iteration (ms)"):
+            self.assertIn(f"<h2>{title}</h2>", page)
+        # Two runs; the gap has a mark on each picture.
+        curves = re.findall(r"<svg.*?</svg>", page, re.DOTALL)
+        self.assertEqual({picture.count("<polyline") for picture in curves}, {2})
+        self.assertEqual({picture.count("class=found") for picture in curves}, {1})
+        self.assertRegex(page, r"<td>gap</td>.*<td class=number>15</td>")
+        self.assertNotIn("<script", page)
+        os.remove(self.folder / name)
+        os.remove(self.folder / "run.html")
+        before = (self.folder / "good.log").read_text()
+        said = self.run_program("verify", "run", "good.log", "--html", "./good.log", code=2).stderr
+        self.assertIn("expected another file than the log", said)
+        self.assertEqual((self.folder / "good.log").read_text(), before)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -11,9 +11,12 @@
 
 #include "libmeg/logging/log_runs.h"
 #include "libmeg/logging/run_findings.h"
+#include "tools/common/byte_size.h"
 #include "tools/common/flags/flags.h"
+#include "tools/common/html_page.h"
 #include "tools/common/json_output.h"
 #include "tools/common/report.h"
+#include "tools/verify/run_page.h"
 #include "tools/verify/verify_programs.h"
 
 namespace meg::tools {
@@ -80,15 +83,22 @@ ordered_json run_json(const logging::RunLog& log,
 
 int verify_run_main(int argc, const char* const* argv) {
   std::string path;
+  std::optional<std::string> html;
   bool json = false;
   Flags flags("verify run",
               "reads the log of a run, or its TensorBoard files, and names gaps, iterations that "
               "were computed again, spikes, jumps of the learning rate, falls of throughput and "
               "skipped iterations; ends with exit code 1 if there is any.");
-  flags.examples({"verify run run.log", "verify run tensorboard --json"});
+  flags.examples({"verify run run.log --html run.html", "verify run tensorboard --json"});
   flags.positional("LOG", &path, "the lines that it printed, or a folder of event files");
+  flags.value("--html", &html, "FILE", "also write an HTML page with the curves");
   flags.toggle("--json", &json, "print one JSON object");
   if (const std::optional<int> code = flags.parse(argc, argv)) return *code;
+  std::error_code ignored;
+  if (html && std::filesystem::equivalent(path, *html, ignored)) {
+    return fail_usage(make_error(StatusCode::kInvalidArgument,
+                                 "--html: expected another file than the log, found {}", *html));
+  }
   const Result<logging::RunLog> log = read_any(path);
   if (!log.has_value()) return fail_usage(log.error());
   const std::vector<logging::RunFinding> findings = logging::find_in_run(*log);
@@ -96,6 +106,12 @@ int verify_run_main(int argc, const char* const* argv) {
     print_json(run_json(*log, findings));
   } else {
     print_text(*log, findings);
+  }
+  if (html) {
+    if (const Status status = write_page(*html, run_page(*log, findings)); !status.ok()) {
+      return fail(status);
+    }
+    note(written_text(*html, {&*html, 1}));
   }
   if (findings.empty()) return 0;
   return fail(make_error(StatusCode::kCorruption, "{}: {} finding{}", path, findings.size(),
