@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "libmeg/libtorch/torch_guard.h"
+#include "libmeg/model/parameter_table.h"
 #include "libmeg/schedule/scheduler_flags.h"
 
 // Each hypothesis is the trainer's own resume with one thing changed: in its options, where the
@@ -305,26 +307,83 @@ Status reorder_vocabulary(RunParts parts,
   });
 }
 
+/// Two of the ranks from `begin` on: each two of few, and neighbours of many.
+std::vector<std::pair<int64_t, int64_t>> pairs_of_ranks(int64_t begin, int64_t end) {
+  constexpr int64_t kFew = 4;
+  const int64_t farthest = end - begin <= kFew ? kFew : 1;
+  std::vector<std::pair<int64_t, int64_t>> pairs;
+  for (int64_t one = begin; one < end; ++one) {
+    for (int64_t other = one + 1; other < end && other <= one + farthest; ++other) {
+      pairs.emplace_back(one, other);
+    }
+  }
+  return pairs;
+}
+
 void add_exchanged_shards(const ResumeCase& resumed, std::vector<Hypothesis>& all) {
   const int64_t ranks = resumed.tensor_model_parallel_size;
-  // All pairs of four ranks; of more, neighbours.
-  const int64_t farthest = ranks <= 4 ? ranks : 1;
-  for (int64_t one = 0; one < ranks; ++one) {
-    for (int64_t other = one + 1; other < ranks && other <= one + farthest; ++other) {
-      // What a rank has of a layer belongs together, whichever rank has it: only rows of the
-      // vocabulary come to other places.
-      const auto exchanged = [ranks, one, other](const at::Tensor& tensor) {
-        std::vector<at::Tensor> shards = tensor.chunk(ranks);
-        std::swap(shards.at(static_cast<size_t>(one)), shards.at(static_cast<size_t>(other)));
-        return at::cat(shards);
-      };
-      all.push_back({.name = "tensor-shards-exchanged",
-                     .cause = fmt::format(
-                         "tensor-parallel ranks {} and {} loaded each other's files", one, other),
-                     .loaded = [exchanged](RunParts parts, TrainingProgress&) {
-                       return reorder_vocabulary(parts, exchanged);
-                     }});
+  for (const auto& [one, other] : pairs_of_ranks(0, ranks)) {
+    // What a rank has of a layer belongs together, whichever rank has it: only rows of the
+    // vocabulary come to other places.
+    const auto exchanged = [ranks, one = one, other = other](const at::Tensor& tensor) {
+      std::vector<at::Tensor> shards = tensor.chunk(ranks);
+      std::swap(shards.at(static_cast<size_t>(one)), shards.at(static_cast<size_t>(other)));
+      return at::cat(shards);
+    };
+    all.push_back({.name = "tensor-shards-exchanged",
+                   .cause = fmt::format("tensor-parallel ranks {} and {} loaded each other's files",
+                                        one, other),
+                   .loaded = [exchanged](RunParts parts, TrainingProgress&) {
+                     return reorder_vocabulary(parts, exchanged);
+                   }});
+  }
+}
+
+/// Exchanges layers [one, one + count) and [other, other + count).
+Status exchange_layers(RunParts parts, int64_t one, int64_t other, int64_t count) {
+  return libtorch::torch_guard([&]() -> Status {
+    MEG_ASSIGN_OR_RETURN(const std::vector<train::Optimizer::ParameterState> states,
+                         parts.optimizer.states());
+    const auto parameters = parts.model.parameters();
+    std::map<std::string_view, size_t> places;
+    for (size_t i = 0; i < parameters.size(); ++i) places[parameters[i].name] = i;
+    const auto exchange = [](const at::Tensor& a, const at::Tensor& b) {
+      if (!a.defined()) return;
+      const at::Tensor kept = a.clone();
+      a.copy_(b);
+      b.copy_(kept);
+    };
+    for (int64_t layer = one; layer < one + count; ++layer) {
+      const std::string prefix = model::with_layer("decoder.layers.{}.", layer);
+      for (const auto& [name, i] : places) {
+        if (!name.starts_with(prefix)) continue;
+        const auto j = places.find(model::with_layer("decoder.layers.{}.", layer + other - one) +
+                                   std::string(name.substr(prefix.size())));
+        // Layers with and without experts have other parameters.
+        if (j == places.end()) continue;
+        exchange(parameters[i].tensor.detach(), parameters[j->second].tensor.detach());
+        exchange(states[i].master, states[j->second].master);
+        exchange(states[i].exp_avg, states[j->second].exp_avg);
+        exchange(states[i].exp_avg_sq, states[j->second].exp_avg_sq);
+      }
     }
+    return parts.optimizer.take_states(states);
+  });
+}
+
+void add_exchanged_stages(const ResumeCase& resumed, std::vector<Hypothesis>& all) {
+  const int64_t stages = resumed.pipeline_model_parallel_size;
+  const int64_t layers = resumed.options.config.num_layers;
+  if (layers % stages != 0) return;
+  // The first and the last one have parameters that the others' files lack.
+  for (const auto& [one, other] : pairs_of_ranks(1, stages - 1)) {
+    const int64_t count = layers / stages;
+    all.push_back(
+        {.name = "pipeline-stages-exchanged",
+         .cause = fmt::format("pipeline stages {} and {} loaded each other's files", one, other),
+         .loaded = [one = one, other = other, count](RunParts parts, TrainingProgress&) {
+           return exchange_layers(parts, one * count, other * count, count);
+         }});
   }
 }
 
@@ -373,6 +432,7 @@ std::vector<Hypothesis> hypotheses_of(const ResumeCase& resumed) {
   add_blends(resumed, all);
   add_other_iterations(resumed, all);
   add_exchanged_shards(resumed, all);
+  add_exchanged_stages(resumed, all);
   add_other_ids(all);
   add_dropout(resumed, all);
   return all;
@@ -395,12 +455,13 @@ Hypothesis both(const Hypothesis& one, const Hypothesis& other) {
 }
 
 std::vector<std::string> hypotheses_not_tried() {
-  return {"a tied embedding whose copies differ (verify checkpoint compares those in the files)",
-          "shards of pipeline- or data-parallel ranks exchanged, or of more than two ranks",
-          "another tokenizer whose ids are not just shifted",
-          "seeds, splits and blends other than the usual ones and those in the checkpoint",
-          "fp32 masters made from 16-bit weights, where that changes less than the tolerance",
-          "three faults at once, and two that change the same figures first"};
+  return {
+      "a tied embedding whose copies differ (verify checkpoint compares those in the files)",
+      "shards of data-parallel ranks exchanged, virtual stages, and files of more than two ranks",
+      "another tokenizer whose ids are not just shifted",
+      "seeds, splits and blends other than the usual ones and those in the checkpoint",
+      "fp32 masters made from 16-bit weights, where that changes less than the tolerance",
+      "three faults at once, and two that change the same figures first"};
 }
 
 }  // namespace meg::resume

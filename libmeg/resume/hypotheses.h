@@ -31,10 +31,11 @@ struct Hypothesis {
 
 /// What hypotheses are made of.
 struct ResumeCase {
-  train::TrainerOptions options;           ///< Of the run as it should go on; loads the checkpoint.
-  checkpoint::TrainingState state;         ///< Of the checkpoint, without tensors.
-  std::vector<int64_t> other_iterations;   ///< Of other checkpoints in the same folder.
-  int64_t tensor_model_parallel_size = 1;  ///< Of the checkpoint's files.
+  train::TrainerOptions options;          ///< Of the run as it should go on; loads the checkpoint.
+  checkpoint::TrainingState state;        ///< Of the checkpoint, without tensors.
+  std::vector<int64_t> other_iterations;  ///< Of other checkpoints in the same folder.
+  /// Of the checkpoint's files.
+  int64_t tensor_model_parallel_size = 1, pipeline_model_parallel_size = 1;
   /// A folder for index caches of other samples, which are no part of the run.
   std::string cache_path;
 };

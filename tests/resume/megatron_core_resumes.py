@@ -356,15 +356,24 @@ class MegatronCoreResumes(unittest.TestCase):
         self.expect("samples-shifted + exp-avg-zeroed", {"shift": 3, "zeroed": ("exp_avg",)}, cause="3 later")
         self.expect("schedule-restarted + other-seed", {"no_schedule": True, "data": {"seed": 1234}})
 
+    def exchanged(self, kind, size, ranks, *flags):
+        """The causes where two of the files that a run loaded have each other's names."""
+        right = self.relaid(self.checkpoint(*flags, data=self.DATA), [(f"--target-{kind}-parallel-size", size)])
+        wrong = os.path.join(tempfile.mkdtemp(dir=self.folder), "ckpt")
+        shutil.copytree(right, wrong)
+        reference_files.exchange(*(os.path.join(wrong, f"iter_{SAVED:07d}", f"mp_rank_{rank}") for rank in ranks))
+        self.write_log(self.relaid(wrong, [(f"--target-{kind}-parallel-size", 1)]), {}, self.DATA)
+        return self.answer_about(right)["causes"]
+
     def test_exchanged_files_of_ranks_are_found(self):
         for flags in ((), ("--untie-embeddings-and-output-weights",), ("--bf16",)):
-            right = self.relaid(self.checkpoint(*flags, data=self.DATA), [("--target-tensor-parallel-size", 2)])
-            wrong = os.path.join(tempfile.mkdtemp(dir=self.folder), "ckpt")
-            shutil.copytree(right, wrong)
-            ranks = [os.path.join(wrong, f"iter_{SAVED:07d}", f"mp_rank_{rank:02d}") for rank in (0, 1)]
-            reference_files.exchange(*ranks)
-            self.write_log(self.relaid(wrong, [("--target-tensor-parallel-size", 1)]), {}, self.DATA)
-            self.assertEqual(self.answer_about(right)["causes"], ["tensor-shards-exchanged"], flags)
+            with self.subTest(flags):
+                self.assertEqual(self.exchanged("tensor", 2, ("00", "01"), *flags), ["tensor-shards-exchanged"])
+        # Layers after six steps differ by less than bf16's rounding.
+        for flags in ((), ("--swiglu", "--disable-bias-linear")):
+            with self.subTest(flags):
+                self.assertEqual(self.exchanged("pipeline", 4, ("00_001", "00_002"), "--num-layers", 4, *flags),
+                                 ["pipeline-stages-exchanged"])
 
     def test_ids_of_another_tokenizer_are_found(self):
         for ids in (1, 4, -2):

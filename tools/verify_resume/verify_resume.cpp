@@ -157,6 +157,9 @@ Result<resume::ResumeCase> resume_case(Arguments& arguments, const std::string& 
                                                     .no_load_rng = loading.no_load_rng}));
   resumed.other_iterations = other_iterations(opened->folder());
   resumed.tensor_model_parallel_size = opened->tensor_model_parallel_size();
+  if (opened->virtual_pipeline_model_parallel_size() == 1) {
+    resumed.pipeline_model_parallel_size = opened->pipeline_model_parallel_size();
+  }
   answer.checkpoint = opened->folder().folder;
   answer.iteration = resumed.state.iteration;
   answer.consumed_samples = resumed.state.consumed_train_samples;
