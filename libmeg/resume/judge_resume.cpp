@@ -144,10 +144,10 @@ class Judge {
     const bool is_over = found() && !options_.try_all;
     for (const Hypothesis& hypothesis : all) {
       if (!chosen(hypothesis)) continue;
-      if (is_over) {
-        verdict_.untried.push_back(hypothesis.name);
-      } else {
+      if (!is_over) {
         try_it(hypothesis);
+      } else if (verdict_.untried.empty() || verdict_.untried.back() != hypothesis.name) {
+        verdict_.untried.push_back(hypothesis.name);
       }
     }
   }
