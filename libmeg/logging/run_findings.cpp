@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "libmeg/logging/log_runs.h"
 
@@ -112,17 +113,6 @@ class Finder {
     }
   }
 
-  /// Those of lines that may be about the same steps in another run, by their iterations.
-  std::map<int64_t, double> comparable_losses(const LoggedRun& run) const {
-    std::map<int64_t, double> losses;
-    for (size_t i = run.begin; i < run.end; ++i) {
-      if (i == run.begin + 1 && counts_first_step_twice(log_, run, at(run.begin).iteration))
-        continue;
-      if (const auto loss = at(i).lm_loss()) losses[at(i).iteration] = loss->value;
-    }
-    return losses;
-  }
-
   /// Of a run that follows another one.
   int64_t first_step(const LoggedRun& before, const LoggedRun& run) const {
     const LoggedSteps& line = at(run.begin);
@@ -130,6 +120,22 @@ class Finder {
     if (counts_first_step_twice(log_, run, line.iteration)) return line.iteration;
     const int64_t usual = run.end - run.begin > 1 ? interval(run) : interval(before);
     return std::max<int64_t>(1, line.iteration - usual + 1);
+  }
+
+  /// Losses by the step before a line's first and by its last.
+  std::map<std::pair<int64_t, int64_t>, double> losses_of(const LoggedRun& run,
+                                                          int64_t first_step) const {
+    std::map<std::pair<int64_t, int64_t>, double> losses;
+    const int64_t first_line = at(run.begin).iteration;
+    const bool counts_twice = counts_first_step_twice(log_, run, first_line);
+    int64_t after = first_step - 1;
+    for (size_t i = run.begin; i < run.end; ++i) {
+      if (counts_twice && i == run.begin + 1) after = first_line - 1;
+      if (log_.of_single_steps) after = at(i).iteration - 1;
+      if (const auto loss = at(i).lm_loss()) losses[{after, at(i).iteration}] = loss->value;
+      after = at(i).iteration;
+    }
+    return losses;
   }
 
   /// What one run did again, or left out, of another.
@@ -143,11 +149,11 @@ class Finder {
                       reached + 1, first - 1, reached, first));
     }
     if (first > reached) return;
-    const std::map<int64_t, double> losses = comparable_losses(before);
+    const auto losses = losses_of(before, first_step(before, before));
     double largest = 0;
     int64_t compared = 0;
-    for (const auto& [iteration, loss] : comparable_losses(run)) {
-      const auto other = losses.find(iteration);
+    for (const auto& [steps, loss] : losses_of(run, first)) {
+      const auto other = losses.find(steps);
       if (other == losses.end()) continue;
       ++compared;
       largest = std::max(largest, std::abs(loss - other->second) / std::abs(other->second));

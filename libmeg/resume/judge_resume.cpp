@@ -160,8 +160,9 @@ class Judge {
     std::vector<Hypothesis> firsts;
     constexpr size_t kMostFirsts = 2;
     for (const Tried& tried : tried_) {
-      if (tried.explained == most && firsts.size() < kMostFirsts)
-        firsts.push_back(tried.hypothesis);
+      if (tried.explained != most) continue;
+      firsts.push_back(tried.hypothesis);
+      if (firsts.size() == kMostFirsts) break;
     }
     for (const Hypothesis& one : firsts) {
       for (const Hypothesis& other : all) {

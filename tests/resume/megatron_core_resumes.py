@@ -281,6 +281,23 @@ class MegatronCoreResumes(unittest.TestCase):
             with self.subTest(interval):
                 self.expect_equal(f"--log-interval {interval}", interval=interval, lines=lines)
 
+    def test_whole_logs_of_megatron_are_read(self):
+        """A run, one that went on from its checkpoint, and one that computed ten steps again."""
+        text = ""
+        for begin, end in ((0, 60), (60, 100), (90, 120)):
+            log = printed_lines.TrainingLog(120, 10)
+            for iteration in range(begin + 1, end + 1):
+                log.step(iteration, 4 * iteration, 4, 5 - 0.01 * iteration, 0.001, 1.0, 0.5)
+            text += f"  successfully loaded checkpoint from ckpt [ t 1/1, p 1/1 ] at iteration {begin}\n" if begin else ""
+            text += log.text()
+        with open("log", "w", encoding="utf-8") as file:
+            file.write(text)
+        found = json.loads(self.run_program("verify", "run", "log", "--json", codes=(1,)).stdout)["findings"]
+        self.assertEqual([(each["kind"], each["first_iteration"], each["last_iteration"]) for each in found],
+                         [("repeated", 91, 100)])
+        # Both have a line about 91 to 100, the third run as its second one.
+        self.assertIn("differ by 0.0e+00 at most, relative, in 1 line", found[0]["text"])
+
     def test_every_layout_of_a_checkpoint_is_judged(self):
         for layout in LAYOUTS:
             with self.subTest(layout):
