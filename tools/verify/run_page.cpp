@@ -48,7 +48,11 @@ struct Range {
     largest = std::max(largest, value);
   }
 
-  double width() const { return largest > least ? largest - least : 1; }
+  /// Of numbers that are all the same, as much as they are.
+  double width() const {
+    if (largest > least) return largest - least;
+    return largest == 0 ? 1 : std::abs(largest);
+  }
 };
 
 /// Where the points of a curve come to be on a picture.
