@@ -19,7 +19,7 @@ void AuxiliaryLosses::add(std::string_view name, const at::Tensor& loss) {
 at::Tensor AuxiliaryLosses::mean_tokens_per_expert(int64_t layer,
                                                    const at::Tensor& tokens_per_expert) {
   const at::Tensor all = tokens_per_expert.clone();
-  if (sum_over_global_ranks) sum_over_global_ranks(all);
+  if (sum_over_all_ranks) sum_over_all_ranks(all);
   GlobalTokens& known = global_tokens_[layer];
   known.sum = known.passes == 0 ? all : known.sum + all;
   known.passes += 1;

@@ -18,10 +18,10 @@ struct AuxiliaryLosses {
   double scale = 1;  ///< What their gradients are multiplied by, as the caller scales the loss.
   /// Without their coefficients, summed over layers and passes: scalars on the model's device.
   std::vector<std::pair<std::string, at::Tensor>> sums = {};
-  /// The ranks over whose tokens global_aux_loss balances experts, and what adds up a tensor of all
-  /// of them in place; it may throw.
-  int64_t global_ranks = 1;
-  std::function<void(const at::Tensor&)> sum_over_global_ranks = nullptr;
+  /// The copies of the model over whose tokens global_aux_loss balances experts, and what adds up a
+  /// tensor of all ranks with other tokens in place; it may throw.
+  int64_t copies = 1;
+  std::function<void(const at::Tensor&)> sum_over_all_ranks = nullptr;
 
   void add(std::string_view name, const at::Tensor& loss);
 

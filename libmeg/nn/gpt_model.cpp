@@ -4,7 +4,6 @@
 #include <c10/core/InferenceMode.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include <algorithm>
 #include <atomic>
 #include <utility>
 
@@ -260,15 +259,6 @@ Result<GptModel> GptModel::create(const model::GptConfig& config, const GptOptio
                       "add_bias_linear: expected expert_tensor_parallel_size 1 with biases of "
                       "experts, found {}",
                       part.sizes.expert_tensor_size());
-  }
-  const bool is_global =
-      std::ranges::any_of(options.moe.balancing_losses,
-                          [](const BalancingLoss& loss) { return loss.type == "global_aux_loss"; });
-  if (is_global && part.tensor_parallel.size() > 1) {
-    return make_error(StatusCode::kUnsupported,
-                      "moe_router_load_balancing_type global_aux_loss: expected 1 tensor-parallel "
-                      "rank, found {}",
-                      part.tensor_parallel.size());
   }
   if (config.qk_layernorm_across_heads && part.tensor_parallel.size() > 1) {
     return make_error(StatusCode::kUnsupported,

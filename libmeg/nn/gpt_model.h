@@ -56,8 +56,7 @@ class GptModel {
  public:
   /// Allocates the parameters, whose values are undefined until initialise_weights or load_weights.
   /// Errors: those of GptOptions::check; kInvalidArgument if sizes cannot be divided;
-  /// kUnsupported for biases of experts that ranks split, and for global_aux_loss on several
-  /// tensor-parallel ranks; kResourceExhausted.
+  /// kUnsupported for biases of experts that ranks split; kResourceExhausted.
   static Result<GptModel> create(const model::GptConfig& config, const GptOptions& options,
                                  const ModelPart& part = {});
 

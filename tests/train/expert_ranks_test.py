@@ -67,11 +67,26 @@ class ExpertRanks(LaunchedRanks):
         flags = [flag for flag in self.experts() if flag not in left_out]
         self.expect_near_one_rank({"EP2": EP2}, flags, steps=2)
 
+    def test_global_losses_are_those_of_all_tokens(self):
+        self.tags = ("lm loss", "grad-norm", "global_load_balancing_loss", "z_loss", "params-norm")
+        flags = self.experts("--moe-router-load-balancing-type", "global_aux_loss", "--moe-aux-loss-coeff")
+        self.expect_near_one_rank({"TP2": (2, TP2), "EP2 over TP2": SHAPES["EP2 over TP2"]}, [*flags, 0.1])
+        # Copies balance each micro-batch of all of them; the gradients of their parts are averaged.
+        ranks, shape = SHAPES["EP2 x TP2"]
+        steps = ("--train-iters", 3)
+        expected = self.curves("one", 1, *flags, 0.1, *steps, "--micro-batch-size", 8)
+        found = self.curves("copies", ranks, *flags, 0.2, *steps, "--micro-batch-size", 4, *shape.split())
+        self.expect_near(found, expected, 3)
+
     def test_biases_of_routers_follow_the_tokens_of_all_ranks(self):
         self.tags = ("lm loss", "grad-norm", "params-norm")
         flags = self.experts("--moe-aux-loss-coeff", 0, 0, "--moe-router-score-function", "sigmoid",
                              "--moe-router-enable-expert-bias", "--moe-router-bias-update-rate", 0.3)
-        self.expect_near_one_rank({"TP2": (2, TP2), "EP2 over TP2": SHAPES["EP2 over TP2"]}, flags)
+        self.expect_near_one_rank({"TP2": (2, TP2)} | {name: SHAPES[name] for name in ("EP2 over TP2", "EP2 x TP2")}, flags)
+
+    def test_virtual_stages_share_experts(self):
+        shape = EP2[1] + " --pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 2"
+        self.expect_near_one_rank({"EP2 x PP2 x VPP2": (4, shape)}, self.experts("--num-layers", 4), steps=2)
 
     def test_half_precision_recomputation_and_losses_of_tokens(self):
         flags = self.experts("--train-iters", 2, "--calculate-per-token-loss", "--bf16",

@@ -71,9 +71,10 @@ class LaunchedRanks(unittest.TestCase):
     def curves(self, name, ranks, *flags):
         """What `tags` names: the losses and the gradient norms of all steps, the loss of an evaluation."""
         from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-        events = self.folder / name
+        # Of a folder with two runs the first one's values would be read.
+        events = tempfile.mkdtemp(prefix=name, dir=self.folder)
         self.train(ranks, *flags, "--tensorboard-dir", events)
-        accumulator = EventAccumulator(str(events))
+        accumulator = EventAccumulator(events)
         accumulator.Reload()
         return {tag: [event.value for event in accumulator.Scalars(tag)]
                 for tag in self.tags}

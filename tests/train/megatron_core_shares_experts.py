@@ -30,6 +30,7 @@ TP2 = {"tensor_model_parallel_size": 2, "sequence_parallel": True}
 SHAPES = {"EP2": (2, {"expert_model_parallel_size": 2}),
           "EP2 x TP2": (4, TP2 | {"expert_model_parallel_size": 2, "expert_tensor_parallel_size": 2}),
           "EP2 over TP2": (2, TP2 | {"expert_model_parallel_size": 2, "expert_tensor_parallel_size": 1})}
+GLOBAL = {"moe_router_load_balancing_type": "global_aux_loss"}
 
 
 def args_of(fields):
@@ -66,7 +67,7 @@ def train_rank(folder, rank, name, fields, ranks):
     copies = ranks // tp
     store = torch.distributed.FileStore(os.path.join(folder, f"store of {name}"), ranks)
     core.start_without_gpu(tp, 1, rank, store, dp=copies,
-                           expert_model_parallel_size=args.expert_model_parallel_size,
+                           expert_model_parallel_size=getattr(args, "expert_model_parallel_size", 1),
                            expert_tensor_parallel_size=getattr(args, "expert_tensor_parallel_size", None))
     model = core.make_model(args)
     weights = torch.load(os.path.join(folder, "weights.pt"), weights_only=False)
@@ -81,34 +82,59 @@ def train_rank(folder, rank, name, fields, ranks):
         step = training.step(batch[own], mask[own])
         sums = torch.tensor([step["loss_sum"], step["tokens"]], dtype=torch.float64)
         torch.distributed.all_reduce(sums, group=parallel_state.get_data_parallel_group())
-        found.append({"loss": (sums[0] / sums[1]).item(), "grad_norm": step["norm_of_ranks"]})
+        found.append({"loss": (sums[0] / sums[1]).item(), "grad_norm": step["norm_of_ranks"],
+                      "balancing": [value for kind, value in step["auxiliary"].items() if kind != "z_loss"]})
     if rank == 0:
         with open(os.path.join(folder, "core.json"), "w") as file:
             json.dump(found, file)
 
 
 class SharedExperts(unittest.TestCase):
-    def test_ranks_of_core_are_like_one_of_libmeg(self):
+    def expect_like_one_rank(self, shapes, fields=None, of_one=None, samples=1):
+        """fields: args of all; of_one: others of libmeg's rank, whose micro-batches have `samples` times as many."""
         one_rank.STEPS, one_rank.MICRO_BATCHES = STEPS, MICRO_BATCHES
         with tempfile.TemporaryDirectory(prefix="meg-test-") as folder:
-            run_ranks(folder, 1, save_whole, {})
-            numpy.save(os.path.join(folder, "windows.npy"), one_rank.windows().numpy())
-            numpy.save(os.path.join(folder, "masks.npy"), torch.ones_like(one_rank.windows())[..., 1:].numpy())
-            told = subprocess.run([PROGRAM, *(os.path.join(folder, name) for name in
-                                              ("load", "windows.npy", "masks.npy", "save"))],
-                                  check=True, stdout=subprocess.PIPE, text=True).stdout
-            expected = [json.loads(line) for line in told.splitlines()]
-            self.assertEqual(len(expected), STEPS)
-            for name, (ranks, fields) in SHAPES.items():
+            run_ranks(folder, 1, save_whole, (fields or {}) | (of_one or {}))
+            expected = self.trained_by_libmeg(folder, samples)
+            for name, (ranks, shape) in shapes.items():
                 with self.subTest(name):
-                    run_ranks(folder, ranks, train_rank, name, fields, ranks)
+                    run_ranks(folder, ranks, train_rank, name, shape | (fields or {}), ranks)
                     with open(os.path.join(folder, "core.json")) as file:
-                        found = json.load(file)
-                    for what, bound in (("loss", 2e-6), ("grad_norm", 5e-6)):
-                        difference = max(abs(one[what] / other[what] - 1)
-                                         for one, other in zip(found, expected, strict=True))
-                        print(f"{name}: {what} {difference:.1e}")
-                        self.assertLess(difference, bound, what)
+                        self.expect_near(name, json.load(file), expected)
+
+    def trained_by_libmeg(self, folder, samples):
+        windows = one_rank.windows().numpy()
+        whole = windows.reshape(STEPS, MICRO_BATCHES // samples, -1, windows.shape[-1])
+        for kind, of_it in (("", windows), ("whole_", whole)):
+            numpy.save(os.path.join(folder, kind + "windows.npy"), of_it)
+            numpy.save(os.path.join(folder, kind + "masks.npy"), numpy.ones_like(of_it)[..., 1:])
+        told = subprocess.run([PROGRAM, *(os.path.join(folder, name) for name in
+                                          ("load", "whole_windows.npy", "whole_masks.npy", "save"))],
+                              check=True, stdout=subprocess.PIPE, text=True).stdout
+        steps = [json.loads(line) for line in told.splitlines()]
+        self.assertEqual(len(steps), STEPS)
+        return [{"loss": step["loss"], "grad_norm": step["grad_norm"],
+                 "balancing": [value for kind, value in step["auxiliary"].items() if kind != "z_loss"]}
+                for step in steps]
+
+    def expect_near(self, name, found, expected):
+        for what, bound in (("loss", 2e-6), ("grad_norm", 5e-6), ("balancing", 2e-6)):
+            pairs = numpy.array([[steps[what] for steps in pair] for pair in zip(found, expected, strict=True)])
+            difference = numpy.abs(pairs[:, 0] / pairs[:, 1] - 1)
+            self.assertEqual(difference.size, STEPS, what)
+            print(f"{name}: {what} {difference.max():.1e}")
+            self.assertLess(difference.max(), bound, what)
+
+    def test_ranks_of_core_are_like_one_of_libmeg(self):
+        self.expect_like_one_rank(SHAPES)
+
+    def test_global_losses_are_those_of_all_parts_of_sequences(self):
+        self.expect_like_one_rank({"TP2": (2, TP2), "EP2 over TP2": SHAPES["EP2 over TP2"]}, GLOBAL)
+
+    def test_global_losses_of_copies_are_those_of_their_micro_batches_together(self):
+        # Each copy's part is of all tokens, and its gradient is divided by the number of copies as well.
+        shapes = {name: SHAPES[name] for name in ("EP2", "EP2 x TP2")}
+        self.expect_like_one_rank(shapes, GLOBAL, {"moe_aux_loss_coeff": 0.5}, samples=2)
 
 
 if __name__ == "__main__":

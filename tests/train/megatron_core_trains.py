@@ -146,6 +146,7 @@ class CoreTraining:
                  "loss": (total[0] / total[1]).item(), "lr": self.lr(False),
                  "decoupled_lr": self.lr(has_decoupled),
                  "grad_norm": norm_of(p.main_grad for p in self.model.parameters())}
+        moe_utils.reduce_aux_losses_tracker_across_ranks()
         tracker = moe_utils.get_moe_layer_wise_logging_tracker()
         found["auxiliary"] = {name: tracked["values"].sum().item() / self.moe_layers / MICRO_BATCHES
                               for name, tracked in tracker.items()}

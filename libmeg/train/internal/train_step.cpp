@@ -49,14 +49,23 @@ Result<std::vector<MicroBatchLoss>> of_all_ranks(const parallel::ParallelState& 
   return all;
 }
 
+/// Adds up what ranks with different tokens counted: those of other samples, and of other parts of
+/// the sequences.
+Status sum_over_tokens(const at::Tensor& counts, parallel::ProcessGroup& copies,
+                       const nn::TensorParallel& parts) {
+  MEG_RETURN_IF_ERROR(copies.all_reduce(counts));
+  return parts.splits_sequences() ? parts.group->all_reduce(counts) : Status();
+}
+
 /// What routers know of the other micro-batches and ranks of a step, none of them yet.
 void begin_step(const ModelChunks& model, const parallel::ParallelState& ranks) {
   for (int64_t chunk = 0; chunk < model.size(); ++chunk) {
     nn::AuxiliaryLosses& losses = model[chunk].auxiliary_losses();
     losses.begin_step();
-    losses.global_ranks = ranks.data()->size();
-    losses.sum_over_global_ranks = [data = ranks.data()](const at::Tensor& tokens) {
-      libtorch::throw_if_error(data->all_reduce(tokens));
+    losses.copies = ranks.data()->size();
+    losses.sum_over_all_ranks = [copies = ranks.data(),
+                                 parts = model.part().tensor_parallel](const at::Tensor& tokens) {
+      libtorch::throw_if_error(sum_over_tokens(tokens, *copies, parts));
     };
   }
 }
@@ -67,11 +76,7 @@ Status move_expert_biases(const ModelChunks& model, const parallel::ParallelStat
   if (biases.empty()) return {};
   return libtorch::torch_guard([&]() -> Status {
     const at::Tensor tokens = nn::tokens_per_expert(biases);
-    MEG_RETURN_IF_ERROR(ranks.data()->all_reduce(tokens));
-    // Ranks with parts of the sequences have other tokens, too.
-    if (model.part().tensor_parallel.splits_sequences()) {
-      MEG_RETURN_IF_ERROR(ranks.tensor()->all_reduce(tokens));
-    }
+    MEG_RETURN_IF_ERROR(sum_over_tokens(tokens, *ranks.data(), model.part().tensor_parallel));
     nn::move_expert_biases(biases, tokens, model.options().moe.router_bias_update_rate);
     return {};
   });

@@ -39,6 +39,16 @@ def call_types_cuda():
         else original(self).replace("torch.", "torch.cuda.", 1))
 
 
+def average_over_gloo(all_reduce):
+    """gloo adds up only."""
+    def reduce(tensor, op=torch.distributed.ReduceOp.SUM, group=None, async_op=False):
+        if op != torch.distributed.ReduceOp.AVG:
+            return all_reduce(tensor, op, group, async_op)
+        all_reduce(tensor, group=group)
+        return tensor.div_(torch.distributed.get_world_size(group))
+    return reduce
+
+
 def start_without_gpu(tp=1, pp=1, rank=0, store=None, dp=1, **sizes):
     """A rank over gloo; the calls of megatron-core that name CUDA are led elsewhere. sizes: others of
     initialize_model_parallel."""
@@ -56,6 +66,7 @@ def start_without_gpu(tp=1, pp=1, rank=0, store=None, dp=1, **sizes):
     filesystem_async.mp = types.SimpleNamespace(get_context=lambda method: multiprocessing.dummy)
     torch.distributed.init_process_group("gloo", store=store or torch.distributed.HashStore(),
                                          rank=rank, world_size=tp * pp * dp)
+    torch.distributed.all_reduce = average_over_gloo(torch.distributed.all_reduce)
     parallel_state.initialize_model_parallel(tp, pp, **sizes)
 
 

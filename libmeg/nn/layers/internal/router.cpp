@@ -127,7 +127,7 @@ at::Tensor Router::balancing_loss(const BalancingLoss& loss, const at::Tensor& l
   int64_t ranks = parts_of_sequences();
   if (is_global) {
     counts = auxiliary.mean_tokens_per_expert(layer_, counts);
-    ranks = auxiliary.global_ranks;
+    ranks *= auxiliary.copies;
   } else if (tensor_parallel_.splits_sequences()) {
     libtorch::throw_if_error(tensor_parallel_.group->all_reduce(counts));
   }
@@ -197,11 +197,10 @@ Routing Router::forward(const at::Tensor& hidden_states, const ForwardContext& c
   if (!has_losses) return routing;
   for (const BalancingLoss& loss : options_.balancing_losses) {
     const at::Tensor found = balancing_loss(loss, logits, sequences, context);
-    // Each rank has its part of a global loss, of whose parts the log's mean over ranks is taken.
-    const double ranks = loss.type == "global_aux_loss"
-                             ? static_cast<double>(context.auxiliary_losses->global_ranks)
-                             : 1;
-    context.auxiliary_losses->add(loss.log_name(), found.detach() * (ranks / loss.coefficient));
+    // Each copy has its part of a global loss, of whose parts the log's mean over copies is taken.
+    const double copies =
+        loss.type == "global_aux_loss" ? static_cast<double>(context.auxiliary_losses->copies) : 1;
+    context.auxiliary_losses->add(loss.log_name(), found.detach() * (copies / loss.coefficient));
     routing.weights = AttachedLoss::apply(routing.weights, found, context.auxiliary_losses->scale);
   }
   return routing;
