@@ -55,11 +55,12 @@ Result<Meshes> make_meshes(const LaunchEnvironment& environment, Mesh::Sizes siz
                            int expert_tensor_size) {
   Mesh::Sizes of_experts = sizes;
   const int tensor = size_in(sizes, Axis::kTensor);
-  if (expert_tensor_size != 0 && expert_tensor_size != 1 && expert_tensor_size != tensor) {
-    return make_error(StatusCode::kUnsupported,
-                      "`expert_tensor_parallel_size`: expected 1 or {}, the tensor parallel size, "
-                      "found {}: not supported yet",
-                      tensor, expert_tensor_size);
+  if (expert_tensor_size != 0 && tensor % expert_tensor_size != 0) {
+    return make_error(
+        StatusCode::kUnsupported,
+        "`expert_tensor_parallel_size`: expected a divisor of {}, the tensor parallel "
+        "size, found {}: not supported yet",
+        tensor, expert_tensor_size);
   }
   if (expert_tensor_size != 0) size_in(of_experts, Axis::kTensor) = expert_tensor_size;
   size_in(sizes, Axis::kExpert) = 1;
@@ -74,10 +75,12 @@ Result<Meshes> make_meshes(const LaunchEnvironment& environment, Mesh::Sizes siz
   const int split = size_in(of_experts, Axis::kTensor);
   const int most = meshes.all.size(Axis::kData) * tensor / split;
   if (const int found = size_in(of_experts, Axis::kExpert); found < 1 || most % found != 0) {
-    return make_error(StatusCode::kInvalidArgument,
-                      "`expert_model_parallel_size`: expected a divisor of {}, the data parallel "
-                      "size{}, found {}",
-                      most, split == tensor ? "" : " x the tensor parallel size", found);
+    return make_error(
+        StatusCode::kInvalidArgument,
+        "`expert_model_parallel_size`: expected a divisor of {}, the data parallel "
+        "size{}, found {}",
+        most, split == tensor ? "" : " x the tensor parallel size / `expert_tensor_parallel_size`",
+        found);
   }
   // Counted again, as these are other copies.
   size_in(of_experts, Axis::kData) = 0;

@@ -253,6 +253,7 @@ TEST(ProcessGroupTest, ExpertsHaveGroupsOfTheirOwn) {
         Case{2, 2, 2, {all, all, all, all}, {alone(0), alone(1), alone(2), alone(3)}},
         Case{2, 2, 1, {first, first, last, last}, {even, odd, even, odd}},
         Case{2, 1, 0, {first, first, last, last}, {even, odd, even, odd}},
+        Case{4, 1, 2, {first, first, last, last}, {even, odd, even, odd}},
         Case{2, 1, 1, {alone(0), alone(1), alone(2), alone(3)}, {all, all, all, all}}}) {
     ::setenv("TORCHELASTIC_RESTART_COUNT", std::to_string(runs++).c_str(), /*overwrite=*/1);
     const ParallelState state = with_experts(of.tensor, of.expert, of.expert_tensor);
@@ -276,9 +277,13 @@ TEST(ParallelStateTest, RefusesSizesOfExpertsThatRanksCannotHave) {
               HasSubstr("`expert_model_parallel_size`: expected a divisor of 4, the data parallel "
                         "size, found 3"));
   EXPECT_THAT(message({2, 1, 4, 0, 1}, kOrder, 2), HasSubstr("expected a divisor of 2"));
-  EXPECT_THAT(message({4, 1, 1, 0, 1}, kOrder, 2),
-              HasSubstr("`expert_tensor_parallel_size`: expected 1 or 4, the tensor parallel size, "
-                        "found 2"));
+  EXPECT_THAT(message({4, 1, 1, 0, 1}, kOrder, 3),
+              HasSubstr("`expert_tensor_parallel_size`: expected a divisor of 4, the tensor "
+                        "parallel size, found 3"));
+  EXPECT_THAT(message({2, 1, 1, 0, 1}, kOrder, 4), HasSubstr("expected a divisor of 2"));
+  EXPECT_THAT(message({4, 1, 4, 0, 1}, kOrder, 2),
+              HasSubstr("expected a divisor of 2, the data parallel size x the tensor parallel "
+                        "size / `expert_tensor_parallel_size`, found 4"));
   EXPECT_THAT(message({1, 1, 2, 0, 2}, RankOrder::kPipelineBeforeData, 0),
               HasSubstr("`use_tp_pp_dp_mapping`"));
 }

@@ -26,12 +26,14 @@ TAGS = ("lm loss", "grad-norm", "lm loss validation", "load_balancing_loss",
 # Ranks and flags.
 EP2 = (2, "--expert-model-parallel-size 2")
 TP2 = " --tensor-model-parallel-size 2 --sequence-parallel "
+TP4 = TP2.replace("2", "4")
 DISTRIBUTED = " --use-distributed-optimizer "
 OVERLAPPED = DISTRIBUTED + "--overlap-grad-reduce --overlap-param-gather"
 SHAPES = {
     "EP2 of 4 copies, distributed": (4, EP2[1] + OVERLAPPED),
     "EP2 x TP2": (4, EP2[1] + TP2),
     "EP2 over TP2": (2, EP2[1] + TP2 + "--expert-tensor-parallel-size 1"),
+    "EP2 over TP4": (4, EP2[1] + TP4 + "--expert-tensor-parallel-size 2"),
     "EP2 x PP2": (4, EP2[1] + " --pipeline-model-parallel-size 2"),
 }
 MORE_SHAPES = {
@@ -40,6 +42,7 @@ MORE_SHAPES = {
     "TP2": (2, TP2),
     "TP2 with a copy of the experts each": (2, TP2 + "--expert-tensor-parallel-size 1" + DISTRIBUTED),
     "EP2 x PP2 x TP2": (8, EP2[1] + TP2 + " --pipeline-model-parallel-size 2" + DISTRIBUTED),
+    "TP4 with two copies of experts split by 2": (4, TP4 + "--expert-tensor-parallel-size 2" + DISTRIBUTED),
     "EP4": (4, "--expert-model-parallel-size 4" + DISTRIBUTED),
 }
 
@@ -135,7 +138,7 @@ class ExpertRanks(LaunchedRanks):
                 self.assertAlmostEqual(here, there, delta=2e-5)
 
     def test_every_division_is_saved_whole(self):
-        for number, name in enumerate(("EP2 over TP2", "EP2 x PP2")):
+        for number, name in enumerate(("EP2 over TP2", "EP2 over TP4", "EP2 x PP2")):
             with self.subTest(name):
                 ranks, shape = SHAPES[name]
                 saved = {form: self.save(f"{form}{number}", ranks, *self.experts(
