@@ -63,6 +63,8 @@ void read_args(megatron::FieldReader& args, Arguments& arguments) {
   args.take("micro_batch_size", memory.micro_batch_size);
   args.take("tensor_model_parallel_size", memory.sizes.tensor_model_parallel_size);
   args.take("pipeline_model_parallel_size", memory.sizes.pipeline_model_parallel_size);
+  args.take("expert_model_parallel_size", memory.sizes.expert_model_parallel_size);
+  args.take("expert_tensor_parallel_size", memory.sizes.expert_tensor_parallel_size);
   arguments.virtual_stages.take_fields(args);
   memory.sizes.split.take_fields(args);
   args.take("use_distributed_optimizer", memory.use_distributed_optimizer);

@@ -300,7 +300,9 @@ Result<std::vector<StageParameter>> stage_parameters(const GptConfig& config,
   int64_t total = 0;
   for (const ModelParameter& parameter : model.parameters) {
     if (parameter.is_buffer) continue;
-    StageParameter& part = found.emplace_back(StageParameter{.elements = 1, .copies = 0});
+    StageParameter& part = found.emplace_back();
+    part.elements = 1;
+    part.is_expert = parse_expert_name(parameter.canonical).has_value();
     for (int64_t chunk = 0; chunk < sizes.virtual_pipeline_model_parallel_size; ++chunk) {
       part.copies += copies(parameter, config, model.layout, pipeline_rank, chunk);
     }

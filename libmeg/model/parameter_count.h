@@ -65,6 +65,7 @@ Result<std::vector<RankParameter>> rank_parameters(const GptConfig& config,
 struct StageParameter {
   int64_t elements = 0;
   int64_t copies = 0;  ///< Number of the stage's layers that have it.
+  bool is_expert = false;
 };
 
 /// Every parameter of a stage, without buffers. Errors: those of parameter_count().

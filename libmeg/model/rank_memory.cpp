@@ -71,6 +71,28 @@ int64_t layers_in_flight(const PipelineLayout& layout, const TheoreticalMemoryOp
   return highest;
 }
 
+/// The elements of parameters that are divided over as many ranks.
+struct DividedElements {
+  int64_t shares = 1;
+  int64_t padded = 0;
+
+  int64_t of_rank() const { return part_elements(padded, shares); }
+
+  int64_t of_all() const { return of_rank() * shares; }
+};
+
+/// The ranks that have the same part of the same experts, which are not data-parallel ranks alone.
+Result<int64_t> expert_copies(const TheoreticalMemoryOptions& options) {
+  const ParallelSizes& sizes = options.sizes;
+  const int64_t ranks = options.data_parallel_size * sizes.tensor_model_parallel_size;
+  const int64_t sharing = sizes.expert_model_parallel_size * sizes.expert_tensor_size();
+  if (ranks % sharing == 0) return ranks / sharing;
+  return make_error(StatusCode::kInvalidArgument,
+                    "expert_model_parallel_size {} x expert_tensor_parallel_size {}: expected a "
+                    "divisor of {}, the tensor-parallel x the data-parallel size",
+                    sizes.expert_model_parallel_size, sizes.expert_tensor_size(), ranks);
+}
+
 Result<RankMemory> memory_of_stage(const GptConfig& config, const TheoreticalMemoryOptions& options,
                                    const NumberFormats& formats, int64_t stage) {
   RankMemory memory;
@@ -82,19 +104,22 @@ Result<RankMemory> memory_of_stage(const GptConfig& config, const TheoreticalMem
   }
   MEG_ASSIGN_OR_RETURN(const std::vector<StageParameter> parameters,
                        stage_parameters(config, options.sizes, stage));
-  int64_t padded = 0;
-  for (const StageParameter& parameter : parameters) {
-    padded += padded_elements(parameter.elements) * parameter.copies;
+  DividedElements experts, others;
+  if (options.use_distributed_optimizer) {
+    others.shares = options.data_parallel_size;
+    MEG_ASSIGN_OR_RETURN(experts.shares, expert_copies(options));
   }
-  const int64_t shares = options.use_distributed_optimizer ? options.data_parallel_size : 1;
-  const int64_t part = part_elements(padded, shares);
+  for (const StageParameter& parameter : parameters) {
+    (parameter.is_expert ? experts : others).padded +=
+        padded_elements(parameter.elements) * parameter.copies;
+  }
+  const double all = real(experts.of_all() + others.of_all());
   const double width = formats.sixteen_bit ? kSixteenBitBytes : kFloatBytes;
   // Ranks that share the optimizer gather the parameters in one array.
-  memory.parameter_bytes =
-      width * (shares > 1 ? real(part) * real(shares) : real(memory.parameters));
-  memory.gradient_bytes =
-      (formats.widens_gradients ? kFloatBytes : width) * real(part) * real(shares);
-  memory.optimizer_bytes = (formats.sixteen_bit ? 3 : 2) * kFloatBytes * real(part);
+  memory.parameter_bytes = width * (others.shares > 1 ? all : real(memory.parameters));
+  memory.gradient_bytes = (formats.widens_gradients ? kFloatBytes : width) * all;
+  memory.optimizer_bytes =
+      (formats.sixteen_bit ? 3 : 2) * kFloatBytes * real(experts.of_rank() + others.of_rank());
   return memory;
 }
 

@@ -25,7 +25,7 @@ struct NumberFormats {
 
 /// Memory of one rank of a pipeline stage, which is the same for all its tensor- and data-parallel
 /// ranks. Bytes of tensors, without the overhead of LibTorch's allocator and the padding of
-/// --overlap-grad-reduce's additional buckets (a few KB).
+/// additional buckets (a few KB), which --overlap-grad-reduce and experts have.
 struct RankMemory {
   int64_t parameters = 0;
   double parameter_bytes = 0;

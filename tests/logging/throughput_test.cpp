@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/model/mixtures.h"
+
 namespace meg::logging {
 namespace {
 
@@ -31,27 +33,10 @@ TEST(Throughput, OperationsAreMegatrons) {
 }
 
 TEST(Throughput, CountsTheExpertsOfAToken) {
-  // num_floating_point_operations of core_v0.16.1 with the same arguments: Mixtral 8x7B.
-  model::GptConfig mixtral = gpt_345m();
-  mixtral.num_layers = 32;
-  mixtral.hidden_size = mixtral.seq_length = 4096;
-  mixtral.ffn_hidden_size = mixtral.moe_ffn_hidden_size = 14336;
-  mixtral.num_attention_heads = 32;
-  mixtral.num_query_groups = 8;
-  mixtral.kv_channels = 128;
-  mixtral.padded_vocab_size = 32000;
-  mixtral.swiglu = mixtral.gated_linear_unit = true;
-  mixtral.num_experts = 8;
-  EXPECT_EQ(num_floating_point_operations(mixtral, 16), 5223642304610304.0);
-  // Shared experts, and a first layer without any.
-  mixtral.moe_layers.assign(32, true);
-  mixtral.moe_layers[0] = false;
-  mixtral.moe_shared_expert_intermediate_size = 2048;
-  mixtral.ffn_hidden_size = 10944;
-  mixtral.moe_ffn_hidden_size = 1408;
-  mixtral.num_experts = 64;
-  mixtral.moe_router_topk = 6;
-  EXPECT_EQ(num_floating_point_operations(mixtral, 16), 2415455247532032.0);
+  // num_floating_point_operations of core_v0.16.1 with the same arguments.
+  EXPECT_EQ(num_floating_point_operations(model::test::mixtral_8x7b(), 16), 5223642304610304.0);
+  EXPECT_EQ(num_floating_point_operations(model::test::many_small_experts(), 16),
+            2415455247532032.0);
 }
 
 TEST(Throughput, SpeedFollowsFromTheTimeOfAStep) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "libmeg/model/rank_memory.h"
+#include "tests/model/mixtures.h"
 
 namespace meg::model {
 namespace {
@@ -180,51 +181,31 @@ TEST(TheoreticalMemory, AnRmsNormHasOneParameterAHiddenUnit) {
             5 * 64);
 }
 
-/// Mixtral 8x7B.
-GptConfig mixtral() {
-  GptConfig config = gpt(32, 4096, 32, 4096, 32000);
-  config.ffn_hidden_size = config.moe_ffn_hidden_size = 14336;
-  config.num_query_groups = 8;
-  config.swiglu = config.gated_linear_unit = true;
-  config.normalization = "RMSNorm";
-  config.untie_embeddings_and_output_weights = true;
-  config.num_experts = 8;
-  config.moe_router_topk = 2;
-  return config;
-}
-
 TEST(TheoreticalMemory, CountsExpertsAsMegatronDoes) {
-  const TheoreticalMemory memory = memory_of(mixtral(), {});
+  const TheoreticalMemory memory = memory_of(test::mixtral_8x7b(), {});
   EXPECT_EQ(memory.weight_and_optimizer_bytes, 840631394304.0);
   EXPECT_EQ(theoretical_memory_lines(memory, false).back(),
             "Theoretical memory footprints: weight and optimizer=801688.57 MB, "
             "activation=18591.33 MB, total=820279.90 MB");
-  GptConfig mixed = mixtral();
-  mixed.moe_layers.assign(32, true);
-  mixed.moe_layers[0] = false;
-  mixed.moe_shared_expert_intermediate_size = 2048;
-  mixed.ffn_hidden_size = 10944;
-  mixed.moe_ffn_hidden_size = 1408;
-  mixed.num_experts = 64;
-  mixed.moe_router_topk = 6;
-  const TheoreticalMemory of_ranks = memory_of(
-      mixed, {.sizes = {.tensor_model_parallel_size = 2, .pipeline_model_parallel_size = 4},
-              .data_parallel_size = 8,
-              .use_distributed_optimizer = true});
+  const TheoreticalMemory of_ranks =
+      memory_of(test::many_small_experts(),
+                {.sizes = {.tensor_model_parallel_size = 2, .pipeline_model_parallel_size = 4},
+                 .data_parallel_size = 8,
+                 .use_distributed_optimizer = true});
   EXPECT_EQ(of_ranks.weight_and_optimizer_bytes, 34788314880.0);
   EXPECT_EQ(theoretical_memory_lines(of_ranks, true)[4],
             "Number of parameters in other shards in billions: 4.5729");
 }
 
 TEST(TheoreticalMemory, KeepsWhatTheExpertsOfATokenNeed) {
-  GptConfig config = mixtral();
+  GptConfig config = test::mixtral_8x7b();
   const TheoreticalMemoryOptions options = {.recompute_granularity =
                                                 RecomputeGranularity::kSelective};
   // Without experts 10 + 8 + 4 x 3.5 bytes for each element of the hidden states.
   config.num_experts.reset();
   EXPECT_EQ(memory_of(config, options).layer_activation_bytes, 32.0 * 4096 * 4096);
   // With two of them twice the last, and each's input and output.
-  EXPECT_EQ(memory_of(mixtral(), options).layer_activation_bytes, 54.0 * 4096 * 4096);
+  EXPECT_EQ(memory_of(test::mixtral_8x7b(), options).layer_activation_bytes, 54.0 * 4096 * 4096);
 }
 
 TEST(TheoreticalMemory, WhatItCannotKnowIsNamed) {
@@ -266,6 +247,31 @@ TEST(RankMemory, SumsTheParametersOfAStage) {
     EXPECT_EQ(rank.optimizer_bytes, 12 * parameters / 8);
     EXPECT_EQ(rank.layers_in_flight, 6 * (4 - stage));
   }
+}
+
+TEST(RankMemory, RanksThatShareExpertsHaveTheirPartsOfThem) {
+  GptConfig config = test::mixtral_8x7b();
+  config.max_position_embeddings = 4096;
+  TheoreticalMemoryOptions options = {.sizes = {.tensor_model_parallel_size = 2},
+                                      .data_parallel_size = 8,
+                                      .use_distributed_optimizer = true};
+  const double experts = 32.0 * 8 * 3 * 4096 * 14336;
+  const auto others = static_cast<double>(*parameter_count(config, options.sizes)) - experts / 2;
+  for (const auto& [ranks, split] : {std::pair<int64_t, int64_t>{4, 2}, {8, 1}, {2, 2}}) {
+    options.sizes.expert_model_parallel_size = ranks;
+    options.sizes.expert_tensor_parallel_size = split;
+    const RankMemory rank = ranks_of(config, options).at(0);
+    const double own = experts / static_cast<double>(ranks * split);
+    EXPECT_EQ(static_cast<double>(rank.parameters), others + own);
+    EXPECT_EQ(rank.gradient_bytes, 4 * (others + own));
+    // Of 16 ranks each has an expert's share once, however it is cut.
+    EXPECT_EQ(rank.optimizer_bytes, 12 * (others / 8 + experts / 16));
+  }
+  options.sizes.expert_model_parallel_size = 8;
+  options.sizes.expert_tensor_parallel_size = 4;
+  EXPECT_EQ(rank_memory(config, options, {}, memory_of(config, options)).error().message(),
+            "expert_model_parallel_size 8 x expert_tensor_parallel_size 4: expected a divisor of "
+            "16, the tensor-parallel x the data-parallel size");
 }
 
 TEST(RankMemory, FirstStageHasMegatronsMicroBatchesInFlight) {
