@@ -74,15 +74,18 @@ class Chain(unittest.TestCase):
         (self.folder / name).write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
         return self.folder / name
 
-    def train(self, ranks, load, save, *flags):
-        command = [os.path.join(BIN, "pretrain_gpt"), "--load", load, "--save", self.folder / save,
-                   "--use-checkpoint-args", "--finetune", "--no-load-optim", "--no-load-rng", "--seq-length", 32,
-                   "--micro-batch-size", 2, "--global-batch-size", 4, "--train-iters", 3, "--lr", "1e-2", "--adam-eps", "1e-2",
-                   "--data-path", self.folder / "corpus_text_document", "--split", "100,0,0", "--eval-iters", 0,
-                   "--moe-aux-loss-coeff", "1e-2", "--moe-router-load-balancing-type", "seq_aux_loss",
-                   "--ckpt-format", "torch_dist", "--device", "cpu", *self.tokenizer, *flags]
-        codes, written = RankProcesses.end(RankProcesses(self).start(ranks, command))
+    def run_ranks(self, ranks, name, *arguments):
+        codes, written = RankProcesses.end(RankProcesses(self).start(ranks, [os.path.join(BIN, name), *arguments]))
         self.assertEqual(set(codes), {0}, written)
+
+    def train(self, ranks, load, save, *flags):
+        self.run_ranks(
+            ranks, "pretrain_gpt", "--load", load, "--save", self.folder / save, "--use-checkpoint-args", "--finetune",
+            "--no-load-optim", "--no-load-rng", "--seq-length", 32, "--micro-batch-size", 2, "--global-batch-size", 4,
+            "--train-iters", 3, "--lr", "1e-2", "--adam-eps", "1e-2", "--data-path",
+            self.folder / "corpus_text_document", "--split", "100,0,0", "--eval-iters", 0, "--moe-aux-loss-coeff", "1e-2",
+            "--moe-router-load-balancing-type", "seq_aux_loss", "--ckpt-format", "torch_dist", "--device", "cpu",
+            *self.tokenizer, *flags)
         return self.folder / save
 
     def export(self, load, save):
@@ -119,9 +122,10 @@ class Chain(unittest.TestCase):
 
     def expect_scores(self, trained, model, tokenizer):
         results = self.folder / "results.jsonl"
-        self.run_program("evaluate_gpt", "--load", trained, "--task", "LAMBADA", "--valid-data",
-                         self.write_lines("lambada.jsonl", TEXTS), "--output", results, "--device", "cpu",
-                         *self.tokenizer)
+        # On two copies of the model, with the flags of its training.
+        self.run_ranks(2, "evaluate_gpt", "--load", trained, "--task", "LAMBADA", "--valid-data",
+                       self.write_lines("lambada.jsonl", TEXTS), "--output", results, "--device", "cpu",
+                       *self.tokenizer, *EP2)
         for text, line in zip(TEXTS, results.read_text().splitlines(), strict=True):
             found = json.loads(line)
             ids = torch.tensor(tokenizer(text).input_ids)

@@ -127,8 +127,10 @@ class ExpertRanks(LaunchedRanks):
         prompts.write_text("".join(json.dumps({"text": text}) + "\n" for text in ("Hello", "one two three")))
         command = [GENERATE, "--load", saved, "--prompt-file", prompts, "--tokens-to-generate", 8,
                    "--greedy", "--logprobs", "--ignore-eod", "--device", "cpu"]
+        # Flags of the training: each copy of the model has all experts.
+        shapes = {"one": (1, shape), "two": (2, shape + " --tensor-model-parallel-size 2 --expert-tensor-parallel-size 1")}
         found = {}
-        for name, ranks, shape in (("one", 1, ""), ("two", 2, "--tensor-model-parallel-size 2")):
+        for name, (ranks, shape) in shapes.items():
             codes, written = RankProcesses.end(RankProcesses(self).start(
                 ranks, [*command, *shape.split()], cwd=ORACLE))
             self.assertEqual(set(codes), {0}, written)
@@ -144,7 +146,8 @@ class ExpertRanks(LaunchedRanks):
                 saved = {form: self.save(f"{form}{number}", ranks, *self.experts(
                     "--train-iters", 1, "--ckpt-format", form, *shape.split()))
                     for form in ("torch", "torch_dist")}
-                self.run_program(VERIFY, "checkpoint", saved["torch_dist"])
+                for folder in saved.values():
+                    self.run_program(VERIFY, "checkpoint", folder)
                 self.run_program(VERIFY, "diff", saved["torch"], saved["torch_dist"])
                 self.expect_files_of_megatron(saved["torch"], number)
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Options of training change what they change in the real megatron-core (PyPI).
 
-megatron_core_trains.py PROGRAM [unittest arguments]
+megatron_core_trains.py PROGRAM [--newer] [unittest arguments]
+--newer: beside megatron-core 0.19.2, which scripts/setup.sh unpacks, instead of the installed 0.16.1.
 megatron-core's own schedule, gradient finalising, optimizer and scheduler train a model; PROGRAM
 (train_checkpoint) trains the same weights on the same windows. Prints the differences measured.
 """
@@ -20,6 +21,15 @@ import warnings
 warnings.filterwarnings("ignore")
 logging.disable(logging.WARNING)
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../interop"))
+from checkpoint_case import NEWER  # noqa: E402
+
+IS_NEWER = "--newer" in sys.argv
+if IS_NEWER:
+    sys.argv.remove("--newer")
+    sys.path.insert(0, NEWER)
+    if not os.path.isdir(NEWER):
+        print(f"skipped: {NEWER} is not there: scripts/setup.sh unpacks it")
+        sys.exit(77)
 
 try:
     import numpy
@@ -109,13 +119,18 @@ def norm_of(tensors):
     return sum(tensor.double().pow(2).sum().item() for tensor in tensors) ** 0.5
 
 
+def auxiliary_losses():
+    """megatron-core's own dict."""
+    return moe_utils.get_moe_metrics_tracker().metrics if IS_NEWER else moe_utils.get_moe_layer_wise_logging_tracker()
+
+
 class CoreTraining:
     """What pretrain() would build of these args."""
 
     def __init__(self, args, module):
         config = module.config
         self.moe_layers = sum(hasattr(layer.mlp, "router") for layer in module.decoder.layers)
-        moe_utils.get_moe_layer_wise_logging_tracker().clear()  # one of all models of a process
+        auxiliary_losses().clear()  # one of all models of a process
         self.model = DistributedDataParallel(config, DistributedDataParallelConfig(), module)
         self.optimizer = get_megatron_optimizer(OptimizerConfig(
             optimizer="adam", lr=args.lr, min_lr=args.min_lr, decoupled_lr=args.decoupled_lr,
@@ -233,7 +248,9 @@ class MegatronCore(unittest.TestCase):
         plain = self.compare("experts", experts)[0]
         with_losses = self.compare("auxiliary losses", experts | losses)[0]
         self.compare("auxiliary losses of tokens", experts | losses | {"calculate_per_token_loss": True})
-        self.compare("losses of sequences", experts | losses | {"moe_router_load_balancing_type": "seq_aux_loss"})
+        # core 0.16.1 divides them by the sequences of a micro-batch if the loss is that of tokens.
+        self.compare("losses of sequences", experts | losses | {"moe_router_load_balancing_type": "seq_aux_loss",
+                                                                "calculate_per_token_loss": IS_NEWER})
         self.assertGreater(abs(with_losses[0]["grad_norm"] / plain[0]["grad_norm"] - 1), 1e-3)
 
     def test_trains_random_mixtures(self):

@@ -56,6 +56,7 @@ def start_without_gpu(tp=1, pp=1, rank=0, store=None, dp=1, **sizes):
     lead_tensors_to_the_cpu()
     torch.Tensor.cuda = lambda self, *arguments, **options: self
     torch.cuda.current_device = lambda: torch.device("cpu")
+    torch.cuda.current_stream = lambda: None
     moe_utils.te_general_gemm = getattr(moe_utils, "te_general_gemm", None)  # a name that is missing without it
     random.CudaRNGStatesTracker.fork = lambda self, *a, **k: contextlib.nullcontext()
     fused_softmax.get_default_causal_mask = \
