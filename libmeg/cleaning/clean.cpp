@@ -3,18 +3,17 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
-#include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <memory>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <system_error>
 #include <utility>
 
+#include "libmeg/cleaning/internal/check_options.h"
 #include "libmeg/cleaning/internal/minhash_stages.h"
+#include "libmeg/cleaning/internal/ngram_counter.h"
 #include "libmeg/cleaning/internal/part_cleaner.h"
 #include "libmeg/cleaning/internal/release.h"
 #include "libmeg/cleaning/internal/shared_state.h"
@@ -41,167 +40,6 @@ std::string what_was_removed(const CleanSummary& summary) {
   for (const StepCounts& step : summary.steps) add_reason(step.removed, "removed by " + step.name);
   add_reason(summary.skipped_lines, "invalid lines skipped");
   return reasons.empty() ? "the input has none" : reasons;
-}
-
-constexpr int64_t kLeastMemory = int64_t{1} << 20;
-
-/// Refuses what a stage would ignore.
-Status check_stage(const CleanOptions& options) {
-  const MinHashStage stage = options.minhash_stage;
-  if (stage == MinHashStage::kAll) return {};
-  const auto invalid = [](std::string_view message) {
-    return make_error(StatusCode::kInvalidArgument, "`minhash_stage`: {}", message);
-  };
-  if (options.minhash_folder.empty()) return invalid("requires `minhash_folder`");
-  if (options.resume) {
-    return Status(StatusCode::kUnsupported,
-                  "`resume`: cannot be combined with `minhash_stage`: use more shards");
-  }
-  const bool counts_ngrams = options.decontaminate && options.decontaminate->key_threshold > 0;
-  if (!options.near_duplicates || options.exact_duplicates || options.shuffle ||
-      options.id_prefix || !options.splits.empty() || options.max_documents || counts_ngrams) {
-    return invalid(
-        "cannot be combined with what needs all documents (`exact_duplicates`, `shuffle`, "
-        "`split`, `max_documents`, `id_prefix`, `key_threshold`)");
-  }
-  if (stage != MinHashStage::kFilter && !options.output.empty()) {
-    return invalid("signatures, buckets and clusters have no `output`: expected it with filter");
-  }
-  if (stage != MinHashStage::kClusters && options.kept_duplicate != KeptDuplicate::kRoot) {
-    return invalid("expected `keep_duplicate` with clusters");
-  }
-  const bool finds_pairs = stage == MinHashStage::kSignatures || stage == MinHashStage::kBuckets;
-  if (!finds_pairs && options.verify_jaccard) {
-    return invalid("expected `verify_jaccard` with signatures and buckets");
-  }
-  const bool has_key = stage == MinHashStage::kSignatures || stage == MinHashStage::kClusters;
-  if (!has_key && !options.kept_duplicate_key.empty()) {
-    return invalid("expected `keep_key` with signatures and clusters");
-  }
-  if (stage == MinHashStage::kSignatures) return {};
-  MEG_ASSIGN_OR_RETURN(const std::vector<StepPlan> plans, plan_steps(options));
-  if (!options.inputs.empty() || !plans.empty() || options.decontaminate) {
-    return invalid("expected `input` and other steps with signatures");
-  }
-  if (stage == MinHashStage::kClusters && options.input.shard.count > 1) {
-    return invalid("clusters are those of all shards: expected no `shard`");
-  }
-  return {};
-}
-
-Status check_near_duplicates(const CleanOptions& options) {
-  const auto invalid = [](std::string_view message) {
-    return Status(StatusCode::kInvalidArgument, std::string(message));
-  };
-  const bool decides_by_key = options.kept_duplicate == KeptDuplicate::kHighest ||
-                              options.kept_duplicate == KeptDuplicate::kLowest;
-  const bool has_rule = options.kept_duplicate != KeptDuplicate::kRoot ||
-                        !options.kept_duplicate_key.empty() || options.verify_jaccard;
-  if (has_rule && !options.near_duplicates) {
-    return invalid("`keep_duplicate`, `keep_key`, `verify_jaccard`: require `near_duplicates`");
-  }
-  if (decides_by_key && options.kept_duplicate_key.empty()) {
-    return invalid("`keep_duplicate`: highest and lowest require `keep_key`");
-  }
-  // Signatures record the values for clusters.
-  const bool records = options.minhash_stage == MinHashStage::kSignatures;
-  if (!options.kept_duplicate_key.empty() && !decides_by_key && !records) {
-    return invalid("`keep_key`: requires `keep_duplicate` highest or lowest");
-  }
-  if (options.verify_jaccard && !(*options.verify_jaccard > 0 && *options.verify_jaccard <= 1)) {
-    return invalid(fmt::format("`verify_jaccard`: expected more than 0, up to 1, found {}",
-                               *options.verify_jaccard));
-  }
-  return check_stage(options);
-}
-
-Status check_splits(const CleanOptions& options) {
-  const auto invalid = [](std::string message) {
-    return Status(StatusCode::kInvalidArgument, std::move(message));
-  };
-  if (options.sample && !(*options.sample > 0 && *options.sample <= 1)) {
-    return invalid(
-        fmt::format("`sample`: expected more than 0, up to 1, found {}", *options.sample));
-  }
-  if (options.splits.empty()) return {};
-  if (options.output.find(kSplitPlace) == options.output.npos) {
-    return invalid(fmt::format("`output`: expected {} in it for the names of the splits, found {}",
-                               kSplitPlace, options.output));
-  }
-  double sum = 0;
-  std::set<std::string> names;
-  for (const Split& split : options.splits) {
-    const bool is_name = !split.name.empty() && split.name.find('/') == split.name.npos;
-    if (!is_name || !names.insert(split.name).second) {
-      return invalid(fmt::format("`split`: expected names, each once, found {}", split.name));
-    }
-    if (!(split.share > 0 && split.share <= 1)) {
-      return invalid(fmt::format("`split`: expected shares of more than 0, up to 1, found {}={}",
-                                 split.name, split.share));
-    }
-    sum += split.share;
-  }
-  if (std::abs(sum - 1) < 1e-9) return {};
-  return invalid(fmt::format("`split`: expected shares that make 1, found {}", sum));
-}
-
-Status check_dataset(const CleanOptions& options) {
-  if (!options.dataset) return {};
-  const auto invalid = [](std::string_view message) {
-    return Status(StatusCode::kInvalidArgument, std::string(message));
-  };
-  if (options.tokenizer == nullptr) return invalid("`output_prefix`: requires a tokenizer");
-  if (options.id_prefix) {
-    return invalid("`id_prefix`: expected JSON lines as output, found `output_prefix`");
-  }
-  if (options.dataset->append_eod && !options.tokenizer->eod()) {
-    return invalid("`append_eod`: the vocabulary has no end-of-document token");
-  }
-  if (options.dataset->provenance && options.minhash_stage != MinHashStage::kAll) {
-    return invalid("`provenance`: cannot be combined with `minhash_stage`");
-  }
-  if (options.output.empty()) return invalid("`output_prefix`: expected a path");
-  for (const std::string& path : output_paths(options)) {
-    MEG_RETURN_IF_ERROR(dataset::check_is_path(path));
-  }
-  return {};
-}
-
-Status check_options(const CleanOptions& options) {
-  if (options.workers < 1 || options.chunk_bytes < 1) {
-    return Status(StatusCode::kInvalidArgument, "workers and chunk_bytes: expected at least 1");
-  }
-  if (options.memory < kLeastMemory) {
-    return make_error(StatusCode::kInvalidArgument,
-                      "`memory`: expected at least 1MiB, found {} bytes", options.memory);
-  }
-  if (options.duplicate_unit != DuplicateUnit::kDocument &&
-      (!options.exact_duplicates || options.near_duplicates || !options.duplicates_by.empty())) {
-    return Status(StatusCode::kInvalidArgument,
-                  "`duplicates_of`: paragraphs and lines require `exact_duplicates`, without "
-                  "`duplicates_by` and `near_duplicates`");
-  }
-  MEG_RETURN_IF_ERROR(check_near_duplicates(options));
-  MEG_RETURN_IF_ERROR(check_dataset(options));
-  const bool has_output =
-      options.minhash_stage == MinHashStage::kAll || options.minhash_stage == MinHashStage::kFilter;
-  if (!has_output) return {};
-  if (options.output.empty()) {
-    return Status(StatusCode::kInvalidArgument, "`output`: expected a path, found an empty one");
-  }
-  if (options.max_documents && *options.max_documents < 1) {
-    return Status(StatusCode::kInvalidArgument, "`max_documents`: expected at least 1");
-  }
-  if (options.id_prefix && is_txt(options)) {
-    return make_error(StatusCode::kInvalidArgument,
-                      "`id_prefix`: expected JSON lines as output, found {}", options.output);
-  }
-  MEG_RETURN_IF_ERROR(check_splits(options));
-  std::vector<std::string> files;
-  for (const std::string& path : output_paths(options)) {
-    for (std::string& file : output_files(options, path)) files.push_back(std::move(file));
-  }
-  return preprocess::check_outputs(options.inputs, files);
 }
 
 Status check_can_be_read_twice(const std::vector<std::string>& inputs) {

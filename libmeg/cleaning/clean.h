@@ -184,6 +184,8 @@ struct CleanOptions {
   /// beside the output.
   int64_t memory = int64_t{1} << 30;
   int samples = 0;  ///< Removed documents to show of each step.
+  /// A file that the caller writes: none that is read or written here.
+  std::optional<std::string> report;
   int workers = 1;
   size_t chunk_bytes = size_t{1} << 20;
 };
@@ -263,6 +265,9 @@ std::span<const std::string_view> repair_rules();
 /// them: "gopher_repetition", "gopher_quality", "c4", which also removes lines, and "fineweb". The
 /// same documents go, for the same reasons, as by the filters of datatrove 0.10 for English.
 std::span<const std::string_view> quality_rules();
+
+/// The files that options name beside the inputs: lists, models and test sets.
+std::vector<std::string> named_files(const CleanOptions& options);
 
 /// Documents in, documents out, in their order: every input of preprocess() to JSON lines or a
 /// dataset. A JSON object is written as it was read, with all of its keys, unless a step changes

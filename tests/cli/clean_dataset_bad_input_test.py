@@ -70,6 +70,32 @@ class BadInput(unittest.TestCase):
             self.assertTrue(any(name in done.stderr for name in named), f"{flags}: {done.stderr}")
             self.assertEqual(os.listdir(self.folder), ["in.jsonl"])
 
+    def test_nothing_that_is_read_is_replaced(self):
+        files = {name: self.write(name, text) for name, text in {
+            "in.jsonl": '{"text": "a", "url": "http://a.com/1"}\n', "test.jsonl": '{"text": "b"}\n', "patterns": "x\n", "groups": "",
+            "blacklist": "domain b\n"}.items()}
+        reads = {"in.jsonl": [], "test.jsonl": ["--decontaminate", files["test.jsonl"]], "patterns": ["--url-patterns", files["patterns"]],
+                 "groups": ["--url-groups", files["groups"]], "blacklist": ["--url-filters", "domain", "--url-blacklist", files["blacklist"]]}
+        for name, flags in reads.items():
+            for output in (["--output", files[name]], ["--output", self.path("out.jsonl"), "--report", files[name]],
+                           ["--output", self.path("none_{split}"), "--split", "a=0.5", f"/../{name}=0.5"]):
+                done = subprocess.run([PROGRAM, "--input", files["in.jsonl"], "--url-key", "url", "--url-filters", "short", *flags, *output],
+                                      capture_output=True, text=True, timeout=60)
+                self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1), done.stderr)
+                self.assertRegex(done.stderr, "files to be written, found .*|expected names, each once")
+        self.fails_with("found .*none.jsonl among them", "--input", files["in.jsonl"], "--report", self.path("none.jsonl"))
+        self.assertEqual(sorted(os.listdir(self.folder)), sorted(files))
+        with open(files["in.jsonl"]) as file:
+            self.assertEqual(file.read(), '{"text": "a", "url": "http://a.com/1"}\n')
+
+    def test_names_of_other_formats_are_refused(self):
+        source = self.write("in.jsonl", '{"text": "a"}\n')
+        for name in ("-", "out.jsonl.xz", "out.csv", "out.parquet", "out.arrow"):
+            done = subprocess.run([PROGRAM, "--input", source, "--output", name], capture_output=True, text=True, cwd=self.folder, timeout=60)
+            self.assertEqual((done.returncode, done.stderr.count("\n")), (1, 1), done.stderr)
+            self.assertIn(f"error: --output: expected a file of JSON lines or .txt, maybe .gz or .zst, found {name}", done.stderr)
+            self.assertEqual(os.listdir(self.folder), ["in.jsonl"])
+
     def test_a_model_that_is_none_is_an_error(self):
         source = self.write("in.jsonl", '{"text": "a"}\n')
         for content in (b"", b"not a model", bytes(1000), (793712314).to_bytes(4, "little") + b"\x0c\0\0\0" + b"\xff" * 500):

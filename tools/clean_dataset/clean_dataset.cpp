@@ -3,10 +3,8 @@
 #include <fmt/format.h>
 
 #include <charconv>
-#include <cstdio>
 #include <limits>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <string>
@@ -23,12 +21,12 @@
 #include "libmeg/megatron/argument_values.h"
 #include "libmeg/tokenizer/registry/open_tokenizer.h"
 #include "tools/clean_dataset/clean_dataset_html.h"
+#include "tools/clean_dataset/clean_dataset_summary.h"
 #include "tools/common/byte_size.h"
 #include "tools/common/flag_groups/input_flags.h"
 #include "tools/common/flag_groups/tokenizer_flags.h"
 #include "tools/common/flags/flags.h"
 #include "tools/common/interruption.h"
-#include "tools/common/json_output.h"
 #include "tools/common/progress_bar.h"
 #include "tools/common/report.h"
 #include "tools/common/resume_identity.h"
@@ -62,7 +60,6 @@ struct Arguments {
   std::vector<std::string> require_match, require_range;
   int64_t workers = available_processors();
   int64_t log_interval = 100'000;
-  std::optional<std::string> report;
   bool json = false;
 
   // What finish() makes of them.
@@ -247,7 +244,7 @@ void declare(Flags& flags, Arguments& arguments) {
   flags.value("--workers", &arguments.workers, "N", "threads").range(1, 4096);
   flags.value("--log-interval", &arguments.log_interval, "N",
               "documents between progress lines if standard error is not a terminal");
-  flags.value("--report", &arguments.report, "FILE",
+  flags.value("--report", &options.report, "FILE",
               "also write an HTML page with pictures: what each step removed, lengths, samples");
   flags.toggle("--json", &arguments.json, "print one JSON object, and nothing else");
   flags.arguments(megatron::argument_rows(megatron::ArgumentFamily::kPreprocess), scope(),
@@ -380,7 +377,7 @@ Status finish(Arguments& arguments) {
   if (!memory.has_value()) return memory.error().with_prefix("--memory");
   options.memory = *memory;
   constexpr int kSamples = 5;
-  if (arguments.report) options.samples = kSamples;
+  if (options.report) options.samples = kSamples;
   options.workers = static_cast<int>(arguments.workers);
   const megatron::FieldLookup fields = arguments.args.lookup();
   megatron::FieldReader args(fields);
@@ -396,93 +393,18 @@ Status identify(const Flags& flags, Arguments& arguments) {
   if (!options.resume) return {};
   Identity& identity = options.resume_identity;
   identity = flag_identity(flags);
-  std::vector<std::string> files = {arguments.urls.blacklist, arguments.urls.patterns,
-                                    arguments.urls.groups, arguments.language.model};
-  const auto& test_sets = arguments.decontaminate.test_sets;
-  files.insert(files.end(), test_sets.begin(), test_sets.end());
-  for (const std::string& file : files) {
-    if (!file.empty()) MEG_RETURN_IF_ERROR(add_file_identities(file, identity));
+  for (const std::string& file : cleaning::named_files(options)) {
+    MEG_RETURN_IF_ERROR(add_file_identities(file, identity));
   }
   MEG_ASSIGN_OR_RETURN(const Identity tokenizer, tokenizer_identity(arguments.args));
   identity.insert(identity.end(), tokenizer.begin(), tokenizer.end());
   return {};
 }
 
-void print_summary(const cleaning::CleanSummary& summary, bool is_dataset, double seconds) {
-  if (summary.was_finished) fmt::print("already finished: nothing to do\n");
-  fmt::print("documents: {}\nbytes: {}\n", summary.documents, summary.text_bytes);
-  for (const cleaning::StepCounts& step : summary.steps) {
-    fmt::print("{}: removed {} of {} documents, {} of {} bytes\n", step.name, step.removed,
-               step.documents, step.removed_bytes, step.bytes);
-    if (step.changed > 0) fmt::print("  changed: {}\n", step.changed);
-    if (step.removed_pieces > 0)
-      fmt::print("  removed paragraphs or lines: {}\n", step.removed_pieces);
-    if (step.reasons.size() < 2) continue;
-    for (const auto& [reason, count] : step.reasons) fmt::print("  {}: {}\n", reason, count);
-  }
-  if (summary.clusters > 0) {
-    fmt::print("clusters of near duplicates: {}, the largest of {} documents\n", summary.clusters,
-               summary.largest_clusters.front().documents);
-  }
-  if (summary.skipped_lines > 0) fmt::print("skipped lines: {}\n", summary.skipped_lines);
-  fmt::print("kept: {} documents, {} bytes\nseconds: {:.3f}\n", summary.kept,
-             summary.kept_text_bytes, seconds);
-  for (const cleaning::OutputCounts& output : summary.outputs) {
-    if (summary.outputs.size() > 1) {
-      fmt::print("{}: {} documents, {} bytes\n", output.path, output.documents, output.text_bytes);
-    }
-    if (is_dataset) {
-      print_written_dataset(output.path);
-      continue;
-    }
-    fmt::print("{}\n", written_text(output.path, {&output.path, 1}));
-  }
-  std::fflush(stdout);
-}
-
-void print_json_summary(const cleaning::CleanSummary& summary, double seconds) {
-  nlohmann::ordered_json object = json_object();
-  object["outputs"] = nlohmann::ordered_json::array();
-  for (const cleaning::OutputCounts& output : summary.outputs) {
-    object["outputs"].push_back(
-        {{"path", output.path}, {"documents", output.documents}, {"bytes", output.text_bytes}});
-  }
-  object["documents"] = summary.documents;
-  object["input_bytes"] = summary.input_bytes;
-  object["bytes"] = summary.text_bytes;
-  object["skipped_lines"] = summary.skipped_lines;
-  if (!summary.languages.empty()) object["languages"] = summary.languages;
-  object["steps"] = nlohmann::ordered_json::array();
-  for (const cleaning::StepCounts& step : summary.steps) {
-    object["steps"].push_back({{"name", step.name},
-                               {"documents", step.documents},
-                               {"bytes", step.bytes},
-                               {"removed", step.removed},
-                               {"changed", step.changed},
-                               {"removed_bytes", step.removed_bytes},
-                               {"removed_pieces", step.removed_pieces},
-                               {"reasons", step.reasons}});
-  }
-  object["clusters"] = summary.clusters;
-  object["largest_clusters"] = nlohmann::ordered_json::array();
-  for (const cleaning::DuplicateCluster& cluster : summary.largest_clusters) {
-    object["largest_clusters"].push_back(
-        {{"documents", cluster.documents}, {"kept", cluster.kept}, {"removed", cluster.removed}});
-  }
-  object["candidate_pairs"] = summary.candidate_pairs;
-  object["joined_pairs"] = summary.joined_pairs;
-  object["kept"] = summary.kept;
-  object["kept_bytes"] = summary.kept_text_bytes;
-  object["output_bytes"] = summary.output_bytes;
-  object["already_finished"] = summary.was_finished;
-  object["seconds"] = seconds;
-  print_json(object);
-}
-
 /// Opened before the work, so that a path that cannot be written ends it before it begins.
 Result<std::optional<io::AtomicFile>> open_report(const Arguments& arguments) {
-  if (!arguments.report) return std::optional<io::AtomicFile>();
-  MEG_ASSIGN_OR_RETURN(io::AtomicFile file, io::AtomicFile::create(*arguments.report));
+  if (!arguments.options.report) return std::optional<io::AtomicFile>();
+  MEG_ASSIGN_OR_RETURN(io::AtomicFile file, io::AtomicFile::create(*arguments.options.report));
   return std::optional<io::AtomicFile>(std::move(file));
 }
 
@@ -514,10 +436,10 @@ Status run(Arguments& arguments) {
     const std::string page = clean_report_page(*summary, arguments.command, seconds);
     MEG_RETURN_IF_ERROR(report->write(std::as_bytes(std::span(page))));
     MEG_RETURN_IF_ERROR(report->commit());
-    note(written_text(*arguments.report, {&*arguments.report, 1}));
+    note(written_text(*options.report, {&*options.report, 1}));
   }
-  arguments.json ? print_json_summary(*summary, seconds)
-                 : print_summary(*summary, arguments.options.dataset.has_value(), seconds);
+  arguments.json ? print_clean_json(*summary, seconds)
+                 : print_clean_summary(*summary, options.dataset.has_value(), seconds);
   for (const std::string& text : summary->skipped_examples) note("skipped " + text);
   for (const std::string& text : summary->warnings) warning(text);
   return {};

@@ -17,9 +17,4 @@ std::unique_ptr<preprocess::TextVisitor> make_part_cleaner(const CleanOptions& o
                                                            const std::vector<StepPlan>& plans,
                                                            TestNgrams* ngrams, SharedState& shared);
 
-/// Counts the n-grams of test sets in the documents that pass the steps, for one thread.
-std::unique_ptr<preprocess::TextVisitor> make_ngram_counter(const CleanOptions& options,
-                                                            const std::vector<StepPlan>& plans,
-                                                            TestNgrams& ngrams);
-
 }  // namespace meg::cleaning

@@ -191,6 +191,11 @@ std::string_view value_to_hash(std::string_view json, std::string_view text,
   return value.starts_with('"') ? text::json_string_text(value, buffer) : value;
 }
 
+Status check_is_text(bool has_list) {
+  if (!has_list) return {};
+  return Status(StatusCode::kCorruption, "byte 1: expected a string, found a list of strings");
+}
+
 Result<std::vector<StepPlan>> plan_steps(const CleanOptions& options) {
   std::vector<StepPlan> plans;
   MEG_RETURN_IF_ERROR(check_names("repair", options.repair, repair_rules()));

@@ -58,6 +58,9 @@ class Document {
   bool has_news_ = false;
 };
 
+/// kCorruption where the text is a list of strings.
+Status check_is_text(bool has_list);
+
 /// One thing that is done with documents. Belongs to one thread.
 class Step {
  public:
