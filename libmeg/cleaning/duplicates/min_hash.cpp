@@ -45,13 +45,7 @@ MinHasher::MinHasher(InstructionSet set) : kernel_(kernel_of(set)) {}
 bool MinHasher::sign(std::string_view text, std::span<uint64_t, kHashes> signature) {
   simplify_text(text, simplified_);
   words_.split(simplified_);
-  joined_.clear();
-  begins_.clear();
-  for (const std::string_view word : words_.words()) {
-    begins_.push_back(joined_.size());
-    joined_.append(word).push_back(' ');
-  }
-  begins_.push_back(joined_.size());
+  join_words();
   shingles_.clear();
   for (size_t i = 0; i + kWordsPerShingle < begins_.size(); ++i) {
     const size_t size = begins_[i + kWordsPerShingle] - 1 - begins_[i];
@@ -60,6 +54,27 @@ bool MinHasher::sign(std::string_view text, std::span<uint64_t, kHashes> signatu
   if (shingles_.empty()) return false;
   kernel_(functions(), shingles_, signature);
   return true;
+}
+
+void MinHasher::join_words() {
+  joined_.clear();
+  begins_.clear();
+  // A simplified text has one space between words already, except where a word was split.
+  std::string_view run;
+  const auto end_run = [&] {
+    if (!run.empty()) joined_.append(run).push_back(' ');
+  };
+  for (const std::string_view word : words_.words()) {
+    if (!run.empty() && word.data() == run.data() + run.size() + 1) {
+      run = {run.data(), run.size() + 1 + word.size()};
+    } else {
+      end_run();
+      run = word;
+    }
+    begins_.push_back(joined_.size() + run.size() - word.size());
+  }
+  end_run();
+  begins_.push_back(joined_.size());
 }
 
 std::span<const uint64_t> MinHasher::distinct_shingles() {

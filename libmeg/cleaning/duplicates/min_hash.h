@@ -29,10 +29,14 @@ class MinHasher {
   std::span<const uint64_t> distinct_shingles();
 
  private:
+  /// Sets joined_ and begins_.
+  void join_words();
+
   HashKernel kernel_;
   EnglishWords words_;
-  std::string simplified_, joined_;
-  std::vector<size_t> begins_;
+  std::string simplified_;
+  std::string joined_;          // the words, with a space after each
+  std::vector<size_t> begins_;  // of them there, and the end
   std::vector<uint64_t> shingles_;
 };
 

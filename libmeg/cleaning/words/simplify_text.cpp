@@ -29,6 +29,10 @@ constexpr std::array<char, 128> kAscii = [] {
 }();
 
 void simplify_ascii(std::string_view text, std::string& out) {
+  out.resize(text.size());  // What is appended byte by byte is checked byte by byte.
+  char* const begin = out.data();
+  char* end = begin;
+  bool after_space = true;  // The front's is dropped.
   for (size_t at = 0; at < text.size(); ++at) {
     const char c = kAscii[static_cast<unsigned char>(text[at])];
     if (text::is_ascii_digit(c)) {
@@ -40,11 +44,17 @@ void simplify_ascii(std::string_view text, std::string& out) {
                                 text::is_ascii_digit(text[at + 1]);
       if (has_fraction) ++at, skip_digits();
       --at;
-      out += '0';
-    } else if (c != ' ' || (!out.empty() && out.back() != ' ')) {
-      out += c;
+      *end++ = '0';
+      after_space = false;
+    } else {
+      // Without a branch, which would be wrong at every other word.
+      const bool is_space = c == ' ';
+      *end = c;
+      end += is_space && after_space ? 0 : 1;
+      after_space = is_space;
     }
   }
+  out.resize(static_cast<size_t>(end - begin));
 }
 
 bool is_separator(char32_t c) {
@@ -56,8 +66,12 @@ class Decomposer {
  public:
   explicit Decomposer(std::string& out) : out_(out) {}
 
+  void add_ascii(char c) {
+    if (!marks_.empty()) finish();
+    out_ += c;
+  }
+
   void add(char32_t c) {
-    if (c < 0x80) return add_decomposed(static_cast<utf8proc_int32_t>(c));
     std::array<utf8proc_int32_t, 32> parts{};
     int boundary = 0;
     const auto count = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(c), parts.data(),
@@ -100,7 +114,13 @@ void simplify_unicode(std::string_view text, std::string& out) {
   Decomposer decomposer(out);
   bool has_space = true;  // The front's is dropped.
   const auto add = [&](char32_t c, bool is_space) {
-    if (!is_space || !has_space) decomposer.add(is_space ? U' ' : c);
+    if (is_space) {
+      if (!has_space) decomposer.add_ascii(' ');
+    } else if (c < 0x80) {
+      decomposer.add_ascii(static_cast<char>(c));
+    } else {
+      decomposer.add(c);
+    }
     has_space = is_space;
   };
   const auto skip_digits = [&rest] {
@@ -111,6 +131,15 @@ void simplify_unicode(std::string_view text, std::string& out) {
     }
   };
   while (!rest.empty()) {
+    // Most characters of most texts.
+    if (const auto byte = static_cast<unsigned char>(rest.front()); byte < kAscii.size()) {
+      const char c = kAscii[byte];
+      if (!text::is_ascii_digit(c)) {
+        rest.remove_prefix(1);
+        add(static_cast<char32_t>(c), c == ' ');
+        continue;
+      }
+    }
     const text::DecodedCodePoint next = text::decode_code_point(rest);
     const uint32_t flags = character_flags(next.code_point);
     if ((flags & kDigit) == 0) {

@@ -86,6 +86,12 @@ std::string lower(std::string_view text) {
   std::string result;
   result.reserve(text.size());
   for (size_t at = 0; at < text.size();) {
+    const char byte = text[at];
+    if ((byte & 0x80) == 0) {
+      result += byte >= 'A' && byte <= 'Z' ? static_cast<char>(byte + ('a' - 'A')) : byte;
+      ++at;
+      continue;
+    }
     const Character character = character_at(text, at);
     const size_t end = at + character.size;
     // The two places where str.lower() is more than a map of single characters.
