@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <span>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "libmeg/dataset/indexed_dataset_builder.h"
 #include "libmeg/dataset/internal/companion_files.h"
 #include "libmeg/dataset/internal/dataset_lock.h"
+#include "libmeg/dataset/internal/document_runs.h"
 #include "libmeg/dataset/internal/libmeg_file.h"
 #include "libmeg/dataset/internal/merge_provenance.h"
 #include "libmeg/dataset/internal/view_files.h"
@@ -30,8 +32,9 @@ namespace fs = std::filesystem;
 constexpr size_t kGathered = size_t{1} << 20;
 /// Documents of a run at most, and between two calls of progress.
 constexpr int64_t kRun = 1 << 18;
-/// Runs whose places are looked up together.
-constexpr size_t kBatch = 4096;
+/// Runs that are handled together: of views, whose entries are looked up in the order of the
+/// source, and of copies, whose entries stay in the cache until their items are copied.
+constexpr size_t kViewBatch = size_t{1} << 22, kCopyBatch = 4096;
 
 /// Runs between the one that is copied and the one whose items are brought into the cache, and
 /// bytes of these.
@@ -79,12 +82,6 @@ class ArrayWriter {
   int64_t flushed_;
   std::vector<std::byte> gathered_;
   size_t used_ = 0;
-};
-
-/// Documents of an order that follow each other in the source, and their sequences.
-struct Run {
-  int64_t begin = 0, end = 0;
-  SequenceRange sequences;
 };
 
 bool is_same_file(const std::string& a, const std::string& b) {
@@ -148,31 +145,41 @@ class ViewWriter {
     return {};
   }
 
-  /// Calls use() with a part's source and runs of its order, some thousand at a time: their places
-  /// in the arrays are then looked up at once, so that the memory's latency is waited for once for
-  /// many.
+  bool has_own_sequences(const IndexedDataset& source) {
+    const auto [found, is_new] = has_own_sequences_.try_emplace(&source);
+    if (is_new) found->second = documents_are_sequences(source);
+    return found->second;
+  }
+
+  /// Calls use() with a part's source and runs of its order, at most `most` at a time, except for
+  /// long ones.
   template <class Use>
-  Status each_batch(const Use& use) const {
+  Status each_batch(size_t most, const Use& use) {
     for (const ViewPart& part : parts_) {
-      const auto documents = part.source->document_indices();
-      std::vector<Run> runs;
+      const IndexedDataset& source = *part.source;
+      const auto documents = source.document_indices();
+      std::vector<DocumentRun> runs;
       const auto flush = [&] {
-        for (Run& run : runs) run.sequences.begin = documents[run.begin];
-        for (Run& run : runs) run.sequences.end = documents[run.end];
-        const Status status = use(*part.source, runs);
+        // The answer costs a look at every document.
+        const bool is_known = runs.size() >= kCopyBatch && has_own_sequences(source);
+        if (!is_known) {
+          for (DocumentRun& run : runs) run.sequences = {documents[run.begin], documents[run.end]};
+        }
+        const Status status = use(source, runs);
         runs.clear();
         return status;
       };
       const Status taken = part.order([&](int64_t begin, int64_t end) -> Status {
-        if (begin < 0 || begin > end || end > part.source->document_count()) {
+        if (begin < 0 || begin > end || end > source.document_count()) {
           return make_error(StatusCode::kOutOfRange,
-                            "{}: expected documents of [0, {}), found [{}, {})",
-                            part.source->prefix(), part.source->document_count(), begin, end);
+                            "{}: expected documents of [0, {}), found [{}, {})", source.prefix(),
+                            source.document_count(), begin, end);
         }
         // Long ranges in pieces, so that as little is gathered as of short ones.
         for (int64_t at = begin; at < end; at += kRun) {
-          runs.push_back({at, std::min(at + kRun, end), {}});
-          if (runs.size() == kBatch || end - begin > kRun) MEG_RETURN_IF_ERROR(flush());
+          const int64_t last = std::min(at + kRun, end);
+          runs.push_back({at, last, {at, last}});
+          if (runs.size() >= most || end - begin > kRun) MEG_RETURN_IF_ERROR(flush());
         }
         return {};
       });
@@ -185,44 +192,51 @@ class ViewWriter {
   /// By the ends of runs alone; what is in them is checked where it is written. The system may map
   /// what is between two ends nevertheless, as it maps a file in parts of up to 2 MiB.
   Status count() {
-    return each_batch([&](const IndexedDataset& source, std::span<const Run> runs) -> Status {
-      for (const Run& run : runs) {
-        const auto& [begin, end, sequences] = run;
-        const auto& [first, last] = sequences;
-        if (first < 0 || first > last || last > source.sequence_count()) {
-          return make_error(StatusCode::kCorruption,
-                            "{}: documents [{}, {}): expected sequences of [0, {}), found [{}, {})",
-                            source.idx().path(), begin, end, source.sequence_count(), first, last);
-        }
-        summary_.documents += end - begin;
-        summary_.sequences += last - first;
-        release_documents(source, run);
-      }
-      return {};
-    });
+    return each_batch(
+        kCopyBatch, [&](const IndexedDataset& source, std::span<const DocumentRun> runs) -> Status {
+          for (const DocumentRun& run : runs) {
+            const auto& [begin, end, sequences] = run;
+            const auto& [first, last] = sequences;
+            if (first < 0 || first > last || last > source.sequence_count()) {
+              return make_error(
+                  StatusCode::kCorruption,
+                  "{}: documents [{}, {}): expected sequences of [0, {}), found [{}, {})",
+                  source.idx().path(), begin, end, source.sequence_count(), first, last);
+            }
+            summary_.documents += end - begin;
+            summary_.sequences += last - first;
+            release_documents(source, run);
+          }
+          return {};
+        });
   }
 
   Status check_sequences(const IndexedDataset& source, const SequenceRange& range) {
     const auto lengths = source.sequence_lengths();
     const auto pointers = source.sequence_pointers();
-    const int64_t size = source.item_size(), bytes = source.bin().size();
     for (int64_t sequence = range.begin; sequence < range.end; ++sequence) {
-      const int64_t length = lengths[sequence], pointer = pointers[sequence];
-      if (length < 0 || pointer < 0 || pointer > bytes || length * size > bytes - pointer) {
-        MEG_RETURN_IF_ERROR(source.sequence_length(sequence).status());  // which says what is wrong
-      }
-      summary_.items += length;
+      MEG_RETURN_IF_ERROR(check_sequence(source, sequence, lengths[sequence], pointers[sequence]));
     }
     return {};
   }
 
+  Status check_sequence(const IndexedDataset& source, int64_t sequence, int64_t length,
+                        int64_t pointer) {
+    const int64_t size = source.item_size(), bytes = source.bin().size();
+    if (length < 0 || pointer < 0 || pointer > bytes || length * size > bytes - pointer) {
+      MEG_RETURN_IF_ERROR(source.sequence_length(sequence).status());  // which says what is wrong
+    }
+    summary_.items += length;
+    return {};
+  }
+
   /// Mapped pages count as memory; those of short runs may be used by the next ones.
-  static void release_documents(const IndexedDataset& source, const Run& run) {
+  static void release_documents(const IndexedDataset& source, const DocumentRun& run) {
     if (run.end - run.begin < kRun) return;
     source.idx().release(source.document_indices().bytes(run.begin, run.end));
   }
 
-  static void release(const IndexedDataset& source, const Run& run) {
+  static void release(const IndexedDataset& source, const DocumentRun& run) {
     release_documents(source, run);
     if (run.end - run.begin < kRun) return;
     const auto [first, last] = run.sequences;
@@ -259,22 +273,32 @@ class ViewWriter {
     ArrayWriter<int64_t> pointers(idx, layout.sequence_pointers);
     ArrayWriter<int64_t> documents(idx, layout.document_indices);
     ArrayWriter<int8_t> modes(idx, layout.sequence_modes);
+    SingleSequences found;
     int64_t before = 0;  // sequences of the documents so far
     int64_t done = 0;    // documents
     MEG_RETURN_IF_ERROR(documents.add(before));
-    const Status taken =
-        each_batch([&](const IndexedDataset& source, std::span<const Run> runs) -> Status {
-          for (const Run& run : runs) {
-            MEG_RETURN_IF_ERROR(check_sequences(source, run.sequences));
-          }
-          MEG_RETURN_IF_ERROR(write_sequences(source.sequence_lengths(), runs, lengths));
-          MEG_RETURN_IF_ERROR(write_sequences(source.sequence_pointers(), runs, pointers));
-          if (multimodal_) {
-            MEG_RETURN_IF_ERROR(write_sequences(source.sequence_modes(), runs, modes));
-          }
-          for (const Run& run : runs) {
+    const Status taken = each_batch(
+        kViewBatch, [&](const IndexedDataset& source, std::span<const DocumentRun> runs) -> Status {
+          found.look_up(source, runs);
+          for (size_t i = 0; i < runs.size(); ++i) {
+            const DocumentRun& run = runs[i];
+            const auto& [first, last] = run.sequences;
+            if (last - first == 1) {
+              const int32_t length = found.lengths()[i];
+              const int64_t pointer = found.pointers()[i];
+              MEG_RETURN_IF_ERROR(check_sequence(source, first, length, pointer));
+              MEG_RETURN_IF_ERROR(lengths.add(length));
+              MEG_RETURN_IF_ERROR(pointers.add(pointer));
+            } else {
+              MEG_RETURN_IF_ERROR(check_sequences(source, run.sequences));
+              MEG_RETURN_IF_ERROR(lengths.add(source.sequence_lengths().bytes(first, last)));
+              MEG_RETURN_IF_ERROR(pointers.add(source.sequence_pointers().bytes(first, last)));
+            }
+            if (multimodal_) {
+              MEG_RETURN_IF_ERROR(modes.add(source.sequence_modes().bytes(first, last)));
+            }
             MEG_RETURN_IF_ERROR(write_documents(source, run, before, documents));
-            before += run.sequences.end - run.sequences.begin;
+            before += last - first;
             done += run.end - run.begin;
             release(source, run);
           }
@@ -288,20 +312,9 @@ class ViewWriter {
     return {};
   }
 
-  template <class T>
-  static Status write_sequences(const LittleEndianArray<T>& array, std::span<const Run> runs,
-                                ArrayWriter<T>& writer) {
-    for (const Run& run : runs) {
-      const auto& [first, last] = run.sequences;
-      MEG_RETURN_IF_ERROR(last - first == 1 ? writer.add(array[first])
-                                            : writer.add(array.bytes(first, last)));
-    }
-    return {};
-  }
-
   /// before: sequences of the documents before the run's.
-  static Status write_documents(const IndexedDataset& source, const Run& run, int64_t before,
-                                ArrayWriter<int64_t>& writer) {
+  static Status write_documents(const IndexedDataset& source, const DocumentRun& run,
+                                int64_t before, ArrayWriter<int64_t>& writer) {
     const auto documents = source.document_indices();
     const int64_t moved = before - run.sequences.begin;
     int64_t last = run.sequences.begin;
@@ -334,9 +347,9 @@ class ViewWriter {
         .dtype = first().dtype(), .multimodal = multimodal_, .tokenizer = std::move(tokenizer)};
     MEG_ASSIGN_OR_RETURN(IndexedDatasetBuilder builder,
                          IndexedDatasetBuilder::create(prefix_, output));
-    const Status taken =
-        each_batch([&](const IndexedDataset& source, std::span<const Run> runs) -> Status {
-          for (const Run& run : runs) prefetch_places(source, run);
+    const Status taken = each_batch(
+        kCopyBatch, [&](const IndexedDataset& source, std::span<const DocumentRun> runs) -> Status {
+          for (const DocumentRun& run : runs) prefetch_places(source, run);
           for (size_t i = 0; i < runs.size(); ++i) {
             if (i + kAhead < runs.size()) prefetch_items(source, runs[i + kAhead]);
             MEG_RETURN_IF_ERROR(copy_documents(source, runs[i], builder));
@@ -350,7 +363,7 @@ class ViewWriter {
     return provenance ? provenance->publish() : Status();
   }
 
-  static Status copy_documents(const IndexedDataset& source, const Run& run,
+  static Status copy_documents(const IndexedDataset& source, const DocumentRun& run,
                                IndexedDatasetBuilder& builder) {
     const auto modes = source.sequence_modes();
     for (int64_t document = run.begin; document < run.end; ++document) {
@@ -365,7 +378,7 @@ class ViewWriter {
   }
 
   /// The entries of a run's first sequence. count() has checked that it is there.
-  static void prefetch_places(const IndexedDataset& source, const Run& run) {
+  static void prefetch_places(const IndexedDataset& source, const DocumentRun& run) {
     const auto [first, last] = run.sequences;
     if (first == last) return;
     __builtin_prefetch(source.sequence_lengths().bytes(first, first + 1).data());
@@ -373,7 +386,7 @@ class ViewWriter {
   }
 
   /// The begin of its items: the processor finds out by itself how a long sequence goes on.
-  static void prefetch_items(const IndexedDataset& source, const Run& run) {
+  static void prefetch_items(const IndexedDataset& source, const DocumentRun& run) {
     const auto [first, last] = run.sequences;
     if (first == last) return;
     const auto sequence = source.sequence(first);
@@ -433,6 +446,7 @@ class ViewWriter {
   const std::span<const ViewPart> parts_;
   const std::string prefix_;
   const ViewOptions& options_;
+  std::map<const IndexedDataset*, bool> has_own_sequences_;
   bool has_sequences_ = false;
   bool multimodal_ = false;
   ViewSummary summary_;

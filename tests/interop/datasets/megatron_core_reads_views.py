@@ -144,6 +144,23 @@ class Views(unittest.TestCase):
                     inspected = self.run_program("dataset_inspect", prefix)
                     self.assertEqual((inspected.returncode, inspected.stderr), (0, ""))
 
+    def test_orders_of_many_documents(self):
+        """More than are looked up one by one: of one sequence each, with a document that is empty and one of two, and with modes."""
+        generator = numpy.random.RandomState(3)
+        plain = [[generator.randint(0, 1000, generator.randint(0, 4)).tolist()] for _ in range(20_000)]
+        mixed = plain[:7000] + [[]] + plain[7000:9000] + [plain[0] + plain[1]] + plain[9000:]
+        for name, documents, modes in (("plain", plain, None), ("mixed", mixed, None), ("modes", plain, [i % 3 for i in range(len(plain))])):
+            write_dataset(self.path(name), documents, modes=modes)
+            whole = read_dataset(self.path(name), modes is not None)
+            count = len(whole)
+            for order, arguments in ((numpy.random.RandomState(5).permutation(count), ("shuffle", "--seed", 5)),
+                                     (range(0, count, 2), ("slice", "--every", 2)),
+                                     (sorted(range(count), key=lambda d: sum(map(len, documents[d]))), ("sort",))):
+                wanted = [whole[d] for d in order]
+                for copy in ((), ("--copy",)):
+                    self.tool(*arguments, self.path(name), *copy, "--output-prefix", self.path(name + "".join(copy) + "-out"))
+                    self.assertEqual(read_dataset(self.path(name + "".join(copy) + "-out"), modes is not None), wanted, (name, arguments, copy))
+
     def test_the_copy_is_what_merging_the_view_gives(self):
         self.tool("shuffle", self.path("d"), "--output-prefix", self.path("v"))
         self.tool("shuffle", self.path("d"), "--copy", "--output-prefix", self.path("c"))
