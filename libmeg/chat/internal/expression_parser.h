@@ -52,6 +52,16 @@ class ExpressionParser {
     return true;
   }
 
+  /// Of the current token.
+  size_t position() const { return at_; }
+
+  /// Whether a token from this position to the current one is this name.
+  bool has_name_since(size_t begin, std::string_view name) const {
+    return std::any_of(tokens_.begin() + static_cast<std::ptrdiff_t>(begin),
+                       tokens_.begin() + static_cast<std::ptrdiff_t>(at_),
+                       [name](const Token& token) { return token.is_name(name); });
+  }
+
   Status error(std::string_view expected) const;
 
   Status unsupported(const Token& token) const;

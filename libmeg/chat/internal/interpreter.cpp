@@ -196,7 +196,7 @@ Result<Interpreter::Flow> Interpreter::execute_for(const Node& node, const Scope
   for (size_t i = 0; i < items.size(); ++i) {
     const auto inner = std::make_shared<Scope>(Scope{scope, {}});
     MEG_RETURN_IF_ERROR(charge(16));
-    inner->set("loop", loop_state(items, i, last_changed));
+    if (node.names_loop) inner->set("loop", loop_state(items, i, last_changed));
     MEG_RETURN_IF_ERROR(assign(*node.children[0], items[i], inner));
     const Result<Flow> flow = execute_all(node.body, inner, out);
     if (!flow.has_value()) return flow.error();

@@ -132,7 +132,9 @@ class Parser : private ExpressionParser {
     node->children.push_back(std::move(filter));
     MEG_RETURN_IF_ERROR(expect_block_end());
     ++loops_;
+    const size_t begin = position();
     MEG_RETURN_IF_ERROR(parse_body({"else", "endfor"}, node->body));
+    node->names_loop = has_name_since(begin, "loop");
     --loops_;
     if (skip_name("else")) {
       MEG_RETURN_IF_ERROR(parse_whole_body("endfor", node->otherwise));

@@ -42,7 +42,7 @@ struct Node {
     kData,         ///< text
     kPrint,        ///< children[0]
     kIf,           ///< children[0]; body, otherwise
-    kFor,          ///< target, iterated, filter (may be null); body, otherwise
+    kFor,          ///< target, iterated, filter (may be null); body (names_loop), otherwise
     kSet,          ///< target, value
     kSetBlock,     ///< target, filter (may be null); body
     kMacro,        ///< text (names: parameters; children: defaults of the last ones); body
@@ -63,6 +63,7 @@ struct Node {
   std::vector<std::string> names = {};
   std::vector<NodePtr> body = {};
   std::vector<NodePtr> otherwise = {};
+  bool names_loop = false;  ///< Whether the body has the name `loop`.
 };
 
 /// The statements of a template. What Jinja has and this does not (blocks, include, import, extends
