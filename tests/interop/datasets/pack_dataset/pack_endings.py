@@ -42,7 +42,7 @@ class Endings(pack_case.PackCase):
             whole[name] = files(name)
         self.assertNotEqual(whole["old"], whole["new"])
         rng, found = random.Random(1), collections.Counter()
-        for _ in range(int(os.environ.get("MEG_KILLS", 8))):
+        for _ in range(int(os.environ.get("MEG_KILLS", 16))):
             for name in os.listdir(self.folder.name):
                 if name.startswith("killed"):
                     os.remove(self.path(name))
