@@ -32,7 +32,7 @@ RUN apt-get update && apt-get install -y --no-install-recommends ca-certificates
         /tmp/artifacts/libmeg-tools_*.deb \
     && rm -rf /var/lib/apt/lists/* /tmp/artifacts \
     && python3 -m venv /opt/python \
-    && pip install --no-cache-dir "$(grep '^pyarrow==' /tmp/requirements.txt)"
+    && pip install --no-cache-dir --constraint /tmp/requirements.txt pyarrow
 CMD ["meg", "--help"]
 
 FROM tools AS train
@@ -40,4 +40,4 @@ COPY --from=build-train /src/build/packages/artifacts /tmp/artifacts
 RUN apt-get update && apt-get install -y --no-install-recommends --reinstall \
         /tmp/artifacts/libmeg-tools_*.deb /tmp/artifacts/libmeg-train_*.deb \
     && rm -rf /var/lib/apt/lists/* /tmp/artifacts \
-    && pip install --no-cache-dir -r /tmp/requirements-torch.txt
+    && pip install --no-cache-dir --constraint /tmp/requirements-torch.txt torch
