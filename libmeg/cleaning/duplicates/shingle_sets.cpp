@@ -105,7 +105,7 @@ Result<uint64_t> ShingleSets::common(uint32_t a, uint32_t b) const {
 }
 
 Result<bool> ShingleSets::are_similar(uint32_t a, uint32_t b, double least) const {
-  const auto [smaller, larger] = std::minmax(size(a), size(b));
+  const auto [smaller, larger] = std::minmax({size(a), size(b)});
   // Not even all of the smaller set would be enough.
   if (static_cast<double>(smaller) / static_cast<double>(larger) < least) return false;
   MEG_ASSIGN_OR_RETURN(const uint64_t both, common(a, b));
