@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares the pages (README.md, docs/) with the sources.
+"""Compares the pages (README.md, docs/, examples/) with the sources.
 
 - links lead to files and headings that exist
 - C++ shown is part of a file in examples/
@@ -19,7 +19,7 @@ from check_components import headers_of
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FOREIGN_HEADERS = {"ATen/ATen.h", "nccl.h"}
-PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("libmeg/**/*.md")]
+PAGES = [path for pages in ("*.md", "docs/**/*.md", "examples/**/*.md", "libmeg/**/*.md") for path in ROOT.glob(pages)]
 
 
 def text_of(path):

@@ -11,7 +11,8 @@
 #   fuzz         the fuzzers' corpora, replayed under clang's sanitizers, which detect uses after the end of a scope
 #                that gcc's do not
 #   headers      compiles every header by itself: some hundred small files, which take minutes
-#   packages     makes what users install, and tests it where neither the checkout nor a compiler is in sight
+#   packages     makes what users install, and tests it where neither the checkout nor a compiler is in sight; builds the
+#                site of the documentation, whose links must lead somewhere
 #   tidy[=REV]   clang-tidy on the sources that changed since REV; without REV on all of them, which takes hours
 set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
@@ -56,6 +57,7 @@ packages() {
   "$here/setup.sh" --packages
   "$here/build_packages.sh"
   "$here/test_packages.sh"
+  "$here/docs.sh"
 }
 
 stage() {
