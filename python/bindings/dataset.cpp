@@ -1,12 +1,14 @@
 #include "python/bindings/dataset.h"
 
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <limits>
 #include <memory>
 #include <mutex>
@@ -28,6 +30,7 @@ namespace meg::python {
 namespace {
 
 namespace nb = nanobind;
+using Path = std::filesystem::path;
 using dataset::IndexedDataset;
 
 nb::dlpack::dtype numpy_dtype(DType dtype) {
@@ -42,14 +45,14 @@ nb::dlpack::dtype numpy_dtype(DType dtype) {
 /// it is closed.
 class Dataset {
  public:
-  Dataset(const std::string& path_prefix, std::optional<bool> multimodal,
-          const std::string& object_storage_cache_path)
-      : path_prefix_(path_prefix),
+  Dataset(const Path& path_prefix, std::optional<bool> multimodal,
+          const Path& object_storage_cache_path)
+      : path_prefix_(path_prefix.native()),
         multimodal_(multimodal),
-        object_storage_cache_path_(object_storage_cache_path) {
+        object_storage_cache_path_(object_storage_cache_path.native()) {
     const nb::gil_scoped_release release;
     auto opened = IndexedDataset::open(
-        path_prefix, {.multimodal = multimodal, .idx_cache = object_storage_cache_path});
+        path_prefix_, {.multimodal = multimodal, .idx_cache = object_storage_cache_path_});
     // Raised only after `release` has taken the lock again.
     data_ = std::make_shared<const IndexedDataset>(value_of(std::move(opened)));
   }
@@ -196,9 +199,9 @@ class Dataset {
   nb::object modes_;
 };
 
-bool dataset_exists(const std::string& path_prefix) {
+bool dataset_exists(const Path& path_prefix) {
   const nb::gil_scoped_release release;
-  const std::string prefix = dataset::dataset_prefix(path_prefix);
+  const std::string prefix = dataset::dataset_prefix(path_prefix.native());
   for (const char* ending : {".idx", ".bin"}) {
     const auto file = dataset::BinFile::open(prefix + ending, io::MappedFile::Access::kNormal);
     if (file.has_value()) continue;
@@ -293,8 +296,8 @@ std::vector<T> values_as(const Array& array, const char* what) {
 /// written.
 class Builder {
  public:
-  Builder(const std::string& bin_path, nb::handle dtype, bool multimodal)
-      : path_prefix_(dataset::dataset_prefix(bin_path)) {
+  Builder(const Path& bin_path, nb::handle dtype, bool multimodal)
+      : path_prefix_(dataset::dataset_prefix(bin_path.native())) {
     const nb::object numpy_type = nb::module_::import_("numpy").attr("dtype")(dtype);
     const auto name = nb::cast<std::string>(numpy_type.attr("name"));
     const std::optional<DType> known = dtype_from_name(name);
@@ -344,13 +347,14 @@ class Builder {
     change([](auto& builder) { return builder.end_document(); });
   }
 
-  void add_index(const std::string& path_prefix) {
-    change([&](auto& builder) { return builder.add_index(path_prefix); });
+  void add_index(const Path& path_prefix) {
+    change([&](auto& builder) { return builder.add_index(path_prefix.native()); });
   }
 
-  void finalize(const std::optional<std::string>& idx_path) {
-    if (idx_path.has_value() && *idx_path != path_prefix_ + ".idx") {
-      refuse("idx_path: expected {}.idx beside its .bin, found {}", path_prefix_, *idx_path);
+  void finalize(const std::optional<Path>& idx_path) {
+    if (idx_path.has_value() && idx_path->native() != path_prefix_ + ".idx") {
+      refuse("idx_path: expected {}.idx beside its .bin, found {}", path_prefix_,
+             idx_path->native());
     }
     change([](auto& builder) { return builder.finish(); });
     builder_.reset();
@@ -415,9 +419,8 @@ Args:
 Raises:
     NotFoundError, CorruptionError, UnsupportedError, IoError (libmeg.errors), with the file and the byte.)");
   bound
-      .def(nb::init<const std::string&, std::optional<bool>, const std::string&>(),
-           nb::arg("path_prefix"), nb::arg("multimodal") = nb::none(),
-           nb::arg("object_storage_cache_path") = "")
+      .def(nb::init<const Path&, std::optional<bool>, const Path&>(), nb::arg("path_prefix"),
+           nb::arg("multimodal") = nb::none(), nb::arg("object_storage_cache_path") = "")
       .def("__len__", &Dataset::size, "The number of sequences.")
       .def("__getitem__", &Dataset::item, nb::arg("idx"),
            nb::sig("def __getitem__(self, idx: int | slice, /) -> typing.Any"),
@@ -492,13 +495,13 @@ Raises:
     them.)")
       .def(
           "__init__",
-          [](Builder* self, const std::string& bin_path, const nb::object& dtype, bool multimodal) {
+          [](Builder* self, const Path& bin_path, const nb::object& dtype, bool multimodal) {
             const bool named = !dtype.is_none();
             new (self) Builder(bin_path, named ? dtype : nb::object(nb::str("int32")), multimodal);
           },
           nb::arg("bin_path"), nb::arg("dtype") = nb::none(), nb::arg("multimodal") = false,
-          nb::sig("def __init__(self, bin_path: str, dtype: typing.Any = None, multimodal: bool = "
-                  "False) -> None"))
+          nb::sig("def __init__(self, bin_path: str | os.PathLike, dtype: typing.Any = None, "
+                  "multimodal: bool = False) -> None"))
       .def("add_item", &Builder::add_item, nb::arg("tensor"), nb::arg("mode") = 0,
            nb::sig("def add_item(self, tensor: typing.Any, mode: int = 0) -> None"),
            "Appends a sequence to the document.")

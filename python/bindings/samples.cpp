@@ -244,11 +244,14 @@ class Fields {
   char* data_ = nullptr;
 };
 
-/// The micro-batches of one data-parallel rank.
+/// What Batches gives: micro-batches, or samples without the dimension of a batch.
+enum class Form { kBatches, kSamples };
+
+/// The micro-batches of one data-parallel rank, or samples.
 class Batches {
  public:
-  Batches(std::shared_ptr<const Run> run, std::unique_ptr<samples::SampleLoader> loader)
-      : run_(std::move(run)), loader_(std::move(loader)) {}
+  Batches(std::shared_ptr<const Run> run, std::unique_ptr<samples::SampleLoader> loader, Form form)
+      : run_(std::move(run)), loader_(std::move(loader)), form_(form) {}
 
   nb::dict next() {
     // The lock is waited for without the GIL, so that taking the GIL under it waits for nobody.
@@ -262,6 +265,7 @@ class Batches {
       const nb::gil_scoped_release copying;
       fields.copy(*batch);
     }
+    if (form_ == Form::kSamples) return fields.one();
     nb::dict arrays = fields.batch();
     arrays["sample_numbers"] =
         array_of(std::make_shared<std::vector<int64_t>>(batch->sample_numbers.begin(),
@@ -274,6 +278,7 @@ class Batches {
   const Numpy numpy_;
   std::shared_ptr<const Run> run_;  ///< Outlives the loader, which reads its datasets.
   std::unique_ptr<samples::SampleLoader> loader_;
+  const Form form_;
   std::mutex mutex_;
 };
 
@@ -311,6 +316,13 @@ class GPTDataset {
     return parts;
   }
 
+  std::unique_ptr<Batches> samples(int64_t consumed_samples, int num_workers, int ahead) const {
+    return read_ahead({.total_samples = data().size(),
+                       .consumed_samples = consumed_samples,
+                       .micro_batch_size = 1},
+                      num_workers, ahead, Form::kSamples);
+  }
+
   std::unique_ptr<Batches> batches(int64_t micro_batch_size, int64_t data_parallel_rank,
                                    int64_t data_parallel_size, int64_t consumed_samples,
                                    const std::string& dataloader_type, bool data_sharding,
@@ -326,17 +338,7 @@ class GPTDataset {
     } else if (dataloader_type != "single") {
       refuse("dataloader_type: expected \"single\" or \"cyclic\", found \"{}\"", dataloader_type);
     }
-    samples::SampleLoader::Options options{.sample = run_->sample,
-                                           .micro_batch_size = micro_batch_size,
-                                           .threads = num_workers,
-                                           .ahead = ahead};
-    std::unique_ptr<samples::SampleLoader> loader;
-    {
-      const nb::gil_scoped_release release;
-      loader = value_of(samples::SampleLoader::create(
-          data(), value_of(samples::BatchSampler::create(order)), options));
-    }
-    return std::make_unique<Batches>(run_, std::move(loader));
+    return read_ahead(order, num_workers, ahead, Form::kBatches);
   }
 
   nb::tuple reduced() const {
@@ -378,6 +380,21 @@ class GPTDataset {
       samples::fill_gpt_sample(text, run_->sample, fields.row(i));
     }
     return fields;
+  }
+
+  std::unique_ptr<Batches> read_ahead(const samples::BatchSampler::Options& order, int threads,
+                                      int ahead, Form form) const {
+    samples::SampleLoader::Options options{.sample = run_->sample,
+                                           .micro_batch_size = order.micro_batch_size,
+                                           .threads = threads,
+                                           .ahead = ahead};
+    std::unique_ptr<samples::SampleLoader> loader;
+    {
+      const nb::gil_scoped_release release;
+      loader = value_of(samples::SampleLoader::create(
+          data(), value_of(samples::BatchSampler::create(order)), options));
+    }
+    return std::make_unique<Batches>(run_, std::move(loader), form);
   }
 
   std::shared_ptr<std::vector<int64_t>> read(nb::handle index) const {
@@ -467,7 +484,7 @@ nb::tuple from_flags(const std::vector<std::string>& flags, const nb::object& pr
 void bind_samples(nb::module_& module) {
   nb::class_<Batches>(
       module, "Batches",
-      R"(An iterator over the micro-batches of one data-parallel rank, read ahead by threads.
+      R"(An iterator over the micro-batches of one data-parallel rank, or over samples, read ahead by threads.
 
 Each is a dictionary of what GPTDataset has for a sample, of shape [b, L] (attention_mask: [b, 1, L, L]), and
 ``sample_numbers``: int64, [b]. The arrays are the caller's. Every thread may take the next one.)")
@@ -503,6 +520,14 @@ Raises:
       .def("source", &GPTDataset::source, nb::arg("idx"),
            nb::sig("def source(self, idx: int) -> list[tuple[str, int, int, int]]"),
            "Where they come from: (prefix, sequence, first token in it, tokens) of each part.")
+      .def("samples", &GPTDataset::samples, nb::arg("consumed_samples") = 0,
+           nb::arg("num_workers") = 2, nb::arg("ahead") = 32,
+           R"(The samples in order, once, read ahead by threads; each as GPTDataset gives it.
+
+Args:
+    consumed_samples: how many to leave out.
+    num_workers: threads that read; 0: whoever asks.
+    ahead: samples read ahead.)")
       .def("batches", &GPTDataset::batches, nb::arg("micro_batch_size"),
            nb::arg("data_parallel_rank") = 0, nb::arg("data_parallel_size") = 1,
            nb::arg("consumed_samples") = 0, nb::arg("dataloader_type") = "single",

@@ -17,6 +17,7 @@ import queue
 import subprocess
 import tempfile
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 
 from libmeg import errors
@@ -43,9 +44,13 @@ def flags_of(options):
         flags.append("--" + name.replace("_", "-"))
         if value is True:
             continue
-        values = value if isinstance(value, (list, tuple)) else [value]
-        flags += [os.fspath(one) if isinstance(one, os.PathLike) else str(one) for one in values]
+        is_one = isinstance(value, (str, bytes)) or not isinstance(value, Iterable)
+        flags += map(_word, [value] if is_one else value)
     return flags
+
+
+def _word(value):
+    return os.fsdecode(value) if isinstance(value, (bytes, os.PathLike)) else str(value)
 
 
 class _Process:
@@ -172,6 +177,8 @@ def _run(program, arguments, options, *, progress=None, lines=None, accepted=(0,
 
 
 def _document_lines(documents, key):
+    if isinstance(documents, (str, bytes, dict)):
+        raise TypeError(f"documents: expected an iterable of str or dict, found one {type(documents).__name__}")
     for number, document in enumerate(documents):
         if isinstance(document, str):
             document = {key: document}
@@ -183,7 +190,7 @@ def _document_lines(documents, key):
 def preprocess(input=None, output_prefix=None, *, documents=None, progress=None, **options) -> dict:
     """Texts to `.bin/.idx` datasets, as `preprocess_data` does.
 
-    input: a path or a list of paths. Or else documents: an iterable, whose elements are texts or dictionaries that have
+    input: a path or several. Or else documents: an iterable, whose elements are texts or dictionaries that have
     the `json_keys`; they are taken one after another, in bounded memory. Tokenizers are named by Megatron's flags
     (`tokenizer_type`, `vocab_file`, `tokenizer_model` ...).
 

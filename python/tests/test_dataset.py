@@ -230,6 +230,22 @@ def test_the_builder_never_changes_a_number(tmp_path, items, message):
     assert [item.tolist() for item in dataset[:]] == [[1, 2], []]
 
 
+def test_paths_are_of_any_kind(tmp_path):
+    builder = libmeg.IndexedDatasetBuilder(tmp_path / "x.bin", dtype="uint16")
+    builder.add_item([1, 2])
+    builder.end_document()
+    builder.finalize(tmp_path / "x.idx")
+    assert libmeg.IndexedDataset.exists(tmp_path / "x")
+    for given in (tmp_path / "x", os.fsencode(tmp_path / "x")):
+        dataset = libmeg.IndexedDataset(given)
+        assert dataset.path_prefix == str(tmp_path / "x")
+        assert pickle.loads(pickle.dumps(dataset))[0].tolist() == [1, 2]
+    more = libmeg.IndexedDatasetBuilder(tmp_path / "y", dtype="uint16")
+    more.add_index(tmp_path / "x")
+    with pytest.raises(ValueError, match="y.idx beside its .bin, found .*z.idx"):
+        more.finalize(tmp_path / "z.idx")
+
+
 def test_the_builder_takes_tensors_documents_and_datasets(tmp_path, prefix):
     torch = pytest.importorskip("torch")
     builder = libmeg.IndexedDatasetBuilder(str(tmp_path / "x.bin"), dtype="uint16")

@@ -51,6 +51,13 @@ def test_texts_are_documents_of_the_first_key(tmp_path):
     assert read_pair(tmp_path / "t_body_document") == read_pair(tmp_path / "d_body_document")
 
 
+def test_inputs_are_paths_of_any_kind_and_iterables_of_them(tmp_path):
+    of_str = libmeg.preprocess([str(ENGLISH), str(ENGLISH)], str(tmp_path / "a"), **TOKENIZER)
+    of_others = libmeg.preprocess(iter([ENGLISH, os.fsencode(ENGLISH)]), os.fsencode(tmp_path / "b"), **TOKENIZER)
+    assert of_str["documents"] == of_others["documents"] == 200
+    assert read_pair(tmp_path / "a_text_document") == read_pair(tmp_path / "b_text_document")
+
+
 def test_merged_shards_are_the_bytes_of_one_run(tmp_path):
     documents = list(english_documents())
     libmeg.preprocess(documents=documents, output_prefix=tmp_path / "whole", **TOKENIZER)
@@ -93,6 +100,8 @@ def test_verify_reports_what_it_finds(tmp_path):
         (lambda: libmeg.preprocess(ENGLISH, "x"), ValueError, "--tokenizer-type: required"),
         (lambda: libmeg.preprocess(ENGLISH, "x", documents=[]), ValueError, "either input or documents"),
         (lambda: libmeg.preprocess(documents=[1], output_prefix="x", **TOKENIZER), TypeError, "document 0"),
+        (lambda: libmeg.preprocess(documents="one", output_prefix="x", **TOKENIZER), TypeError, "found one str"),
+        (lambda: libmeg.preprocess(documents={"text": "one"}, output_prefix="x", **TOKENIZER), TypeError, "one dict"),
         (lambda: libmeg.preprocess(documents=[{"no": 1}], output_prefix="x", **TOKENIZER), LookupError, "text"),
         (lambda: libmeg.reshape("missing", "x"), FileNotFoundError, "missing"),
         (
@@ -150,9 +159,7 @@ libmeg.preprocess(documents=itertools.repeat("a text that never ends"), output_p
 
 def test_ctrl_c_ends_the_work_and_leaves_nothing(tmp_path):
     command = [sys.executable, "-c", ENDLESS, tmp_path / "x", TOKENIZER["vocab_file"], TOKENIZER["merge_file"]]
-    # A shell's background jobs ignore SIGINT, and so would their children.
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                               preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "begins\n"
     time.sleep(1)
     process.send_signal(signal.SIGINT)

@@ -173,6 +173,16 @@ def test_batches_are_the_samples_of_each_rank(train, num_workers):
     assert len(seen) == (len(train) - 6) // 6 * 6
 
 
+@pytest.mark.parametrize("num_workers", [0, 3])
+def test_samples_read_ahead_are_the_samples(train, num_workers):
+    samples = list(train.samples(consumed_samples=5, num_workers=num_workers))
+    assert len(samples) == len(train) - 5
+    for number, sample in enumerate(samples, 5):
+        assert sample.keys() == train[number].keys()
+        for name, values in train[number].items():
+            numpy.testing.assert_array_equal(sample[name], values)
+
+
 def test_several_at_once_are_the_samples(train):
     numbers = numpy.array([3, -1, 3])
     for batch in (train[numbers], train[numbers.tolist()]):
@@ -277,10 +287,8 @@ libmeg.gpt_datasets(data_path=sys.argv[1], split="1,0,0", seq_length=2, samples=
 
 def test_ctrl_c_is_heard_while_caches_are_built(tmp_path, prefixes):
     cache = tmp_path / "cache"
-    # As in test_programs.py.
     process = subprocess.Popen([sys.executable, "-c", LONG, prefixes[0], cache], stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, text=True,
-                               preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+                               stderr=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "begins\n"
     time.sleep(0.5)
     process.send_signal(signal.SIGINT)
