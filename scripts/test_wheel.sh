@@ -71,6 +71,9 @@ test_python() {
     say "Python $2, libmeg[arrow]"
     install "$venv" "$wheel[arrow]"
     tests "$venv" tests/wheel -k parquet
+    say "Python $2, the engines of examples/python"
+    install "$venv" -r "$here/requirements-engines.txt"
+    tests "$venv" python/tests/test_engines.py
   fi
   rm -rf "$venv"
 }

@@ -1,4 +1,4 @@
-"""The examples of engines that run libmeg in many processes: together they do what one process does."""
+"""The examples of other packages' engines: many processes do together what one does, and loops get the same samples."""
 
 import json
 import os
@@ -21,10 +21,11 @@ def run(*arguments):
     command = [sys.executable, *map(str, arguments)]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300)
     assert done.returncode == 0, done.stdout
+    return done.stdout
 
 
 def run_example(name, *arguments):
-    run(EXAMPLES / name, *arguments, VOCAB_FILE, MERGE_FILE)
+    return run(EXAMPLES / name, *arguments, VOCAB_FILE, MERGE_FILE)
 
 
 def check_bytes_of_one_process(prefix, whole):
@@ -80,3 +81,21 @@ def test_ray(tmp_path):
     pytest.importorskip("ray.data")
     run_example("ray_preprocess.py", ENGLISH, tmp_path / "out")
     check_bytes_of_one_process(tmp_path / "out", tmp_path / "whole")
+
+
+def test_loops_of_jax_and_grain(tmp_path):
+    pytest.importorskip("grain")
+    pytest.importorskip("jax")
+    flags = dict(tokenizer_type="GPT2BPETokenizer", vocab_file=VOCAB_FILE, merge_file=MERGE_FILE)
+    libmeg.preprocess(ENGLISH, tmp_path / "english", append_eod=True, **flags)
+    prefix = tmp_path / "english_text_document"
+    train, _, _ = libmeg.gpt_datasets(data_path=prefix, split="1,0,0", seq_length=64, train_samples=32,
+                                      global_batch_size=8, micro_batch_size=8, eod_mask_loss=True, **flags)
+    expected = []
+    for first in range(0, len(train) // 8 * 8, 8):
+        batch = train[range(first, first + 8)]
+        expected.append([batch["loss_mask"].sum(), (batch["labels"] * batch["loss_mask"]).sum()])
+    assert len(expected) >= 32 // 8
+    lines = [line.split() for line in run_example("jax_samples.py", prefix).splitlines()]
+    for loop in ("grain", "threads"):
+        assert [[float(word) for word in line[1:]] for line in lines if line[0] == loop] == expected
