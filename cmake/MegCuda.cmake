@@ -40,5 +40,8 @@ if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
 endif()
 set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)  # LibTorch brings the same libcudart.so.13
 enable_language(CUDA)
+# Names intermediate files after the object; by default they have nvcc's process number, which stays in the object and, by its
+# build ID, in every program.
+add_compile_options($<$<COMPILE_LANGUAGE:CUDA>:--objdir-as-tempdir>)
 find_package(CUDAToolkit REQUIRED)
 set(MEG_CUDA_FOUND ON)
