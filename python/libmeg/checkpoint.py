@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -117,7 +118,7 @@ class Tensor:
                 raise InvalidArgumentError(f"{self.name}: expected a slice of step 1, found {step}")
             shape = (max(end - begin, 0), *self.shape[1:])
         else:
-            index = rows.__index__()
+            index = operator.index(rows)
             begin = index + length if index < 0 else index
             if not 0 <= begin < length:
                 raise OutOfRangeError(f"{self.name}: expected a row below {length}, found {index}")
@@ -315,4 +316,5 @@ def open_checkpoint(
     Raises NotFoundError, also for missing rank files, CorruptionError for files that contradict themselves or each
     other, UnsupportedError, with its name, for what is not read.
     """
-    return _open(os.fsdecode(path), iteration, dict(args or {}), ignore_optimizer)
+    number = None if iteration is None else operator.index(iteration)
+    return _open(os.fsdecode(path), number, dict(args or {}), ignore_optimizer)

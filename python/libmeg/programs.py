@@ -45,7 +45,10 @@ def flags_of(options):
         if value is True:
             continue
         is_one = isinstance(value, (str, bytes)) or not isinstance(value, Iterable)
-        flags += map(_word, [value] if is_one else value)
+        words = [_word(one) for one in ([value] if is_one else value)]
+        if not words:
+            raise errors.InvalidArgumentError(f"{name}: expected a value, found none")
+        flags += words
     return flags
 
 

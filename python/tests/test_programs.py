@@ -95,6 +95,7 @@ def test_verify_reports_what_it_finds(tmp_path):
         (lambda: libmeg.verify("dataset", "missing"), FileNotFoundError, "missing.idx: No such file"),
         (lambda: libmeg.verify("nothing", "x"), ValueError, 'expected one of dataset, checkpoint, diff'),
         (lambda: libmeg.merge("missing", "x"), FileNotFoundError, "missing"),
+        (lambda: libmeg.merge([], "x"), ValueError, "input: expected a value, found none"),
         (lambda: libmeg.preprocess("missing.jsonl", "x", **TOKENIZER), FileNotFoundError, "missing.jsonl"),
         (lambda: libmeg.preprocess(ENGLISH, "x", vocab_fle="v", **TOKENIZER), ValueError, "--vocab-fle"),
         (lambda: libmeg.preprocess(ENGLISH, "x"), ValueError, "--tokenizer-type: required"),
