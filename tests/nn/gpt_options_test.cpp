@@ -102,7 +102,9 @@ TEST(GptOptionsTest, NamesWhatDoesNotGoTogether) {
   options.rotary_seq_len_interpolation_factor = -2;
   EXPECT_EQ(options.check({}).message(),
             "rotary_seq_len_interpolation_factor: expected a number above 0, found -2");
-  options = {.params_dtype = at::kBFloat16, .device = at::kCUDA};
+  options = {};
+  options.params_dtype = at::kBFloat16;
+  options.device = at::kCUDA;
   options.attention_backend = AttentionBackend::kFused;
   EXPECT_EQ(options.check({}).message(),
             "attention_dropout: expected a multiple of 1/16 with attention_backend fused on a GPU, "
