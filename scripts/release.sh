@@ -53,6 +53,7 @@ case "${1:-}" in
     for number in 1 2; do
       rm -rf build/wheel build/train-wheel build/packages
       collect "build/release-check/$number"
+      export CCACHE_DISABLE=1 # or the second build would take the first one's objects
     done
     diff build/release-check/1/SHA256SUMS build/release-check/2/SHA256SUMS ||
       die "two builds of $commit differ"
