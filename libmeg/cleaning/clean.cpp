@@ -110,6 +110,10 @@ Status commit_outputs(const CleanOptions& options, SharedState& shared) {
   BlockPacker packer(options);
   for (size_t i = 0; i < shared.outputs.size(); ++i) {
     if (summary.outputs[i].documents > 0) continue;
+    if (summary.kept > 0) {
+      summary.warnings.push_back(fmt::format("no documents: {} is empty (all went to other splits)",
+                                             summary.outputs[i].path));
+    }
     // A compressed file without documents is one of its kind nevertheless.
     OutputBlock empty;
     empty.output = i;

@@ -49,8 +49,8 @@ class BadInput(unittest.TestCase):
             texts.append(random.choice(texts) if again else " ".join(random.choices(words, k=random.randrange(5, 60))))
         return "".join(json.dumps({"text": text, "id": i}) + "\n" for i, text in enumerate(texts))
 
-    def fails_with(self, pattern, *flags, code=2, **options):
-        done = self.run_program(*flags, output="none.jsonl", **options)
+    def fails_with(self, pattern, *flags, code=2, output="none.jsonl", **options):
+        done = self.run_program(*flags, output=output, **options)
         self.assertEqual((done.returncode, done.stderr.count("\n")), (code, 1), done.stderr)
         self.assertRegex(done.stderr, "^error: .*" + pattern)
         self.assertEqual([name for name in os.listdir(self.folder) if name.startswith("none")], [])
@@ -61,7 +61,8 @@ class BadInput(unittest.TestCase):
                       ["--key-threshold", -1], ["--splits-count", 0], ["--max-documents", 0], ["--memory", "1K"], ["--memory", "-1"],
                       ["--workers", 0], ["--seed", -1], ["--languages", "en", "--language-threshold", 2], ["--languages", "xx"],
                       ["--languages", "en", "--language-threshold", 1], ["--language-model", source], ["--quality", "gofer"],
-                      ["--repair", "everything"], ["--require-range", "a=5..x"], ["--require-match", "a=("], ["--split", "a=0.5", "b=0.4"]):
+                      ["--repair", "everything"], ["--require-range", "a=5..x"], ["--require-range", "a=5..1"], ["--require-range", "a=nan.."], ["--report", ""],
+                      ["--require-match", "a=("], ["--split", "a=0.5", "b=0.4"]):
             output = {"output": "none_{split}.jsonl"} if flags[0] == "--split" else {}
             done = self.run_program("--input", source, *flags, **{"output": "none.jsonl", **output})
             self.assertEqual(done.returncode, 2, f"{flags}: {done.stderr}")
@@ -87,6 +88,14 @@ class BadInput(unittest.TestCase):
         self.assertEqual(sorted(os.listdir(self.folder)), sorted(files))
         with open(files["in.jsonl"]) as file:
             self.assertEqual(file.read(), '{"text": "a", "url": "http://a.com/1"}\n')
+
+    def test_splits_that_are_none_are_told(self):
+        source = self.write("in.jsonl", '{"text": "a"}\n')
+        self.fails_with(r"--output: \{split\} requires --split, found ", "--input", source, code=2, output="none_{split}.jsonl")
+        done = self.run_program("--input", source, "--split", "a=0.5", "b=0.5", output="out_{split}.jsonl")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stderr, r"^warning: no documents: .*out_[ab].jsonl is empty \(all went to other splits\)\n$")
+        self.assertEqual(sorted(os.listdir(self.folder)), ["in.jsonl", "out_a.jsonl", "out_b.jsonl"])
 
     def test_names_of_other_formats_are_refused(self):
         source = self.write("in.jsonl", '{"text": "a"}\n')

@@ -99,8 +99,13 @@ Status check_splits(const CleanOptions& options) {
     return invalid(
         fmt::format("`sample`: expected more than 0, up to 1, found {}", *options.sample));
   }
-  if (options.splits.empty()) return {};
-  if (options.output.find(kSplitPlace) == options.output.npos) {
+  const bool has_place = options.output.find(kSplitPlace) != options.output.npos;
+  if (options.splits.empty()) {
+    if (!has_place) return {};
+    return invalid(
+        fmt::format("`output`: {} requires `split`, found {}", kSplitPlace, options.output));
+  }
+  if (!has_place) {
     return invalid(fmt::format("`output`: expected {} in it for the names of the splits, found {}",
                                kSplitPlace, options.output));
   }
@@ -164,6 +169,9 @@ Status check_files(const CleanOptions& options, const std::vector<std::string>& 
     MEG_RETURN_IF_ERROR(preprocess::check_outputs(others, output_files(options, path)));
   }
   if (!options.report) return {};
+  if (options.report->empty()) {
+    return Status(StatusCode::kInvalidArgument, "`report`: expected a path, found an empty one");
+  }
   for (const std::string& path : outputs) {
     for (std::string& file : output_files(options, path)) others.push_back(std::move(file));
   }

@@ -176,6 +176,13 @@ Result<StepPlan> plan_key_rules(const CleanOptions& options) {
                           *rule.pattern, compiled.pattern->error());
       }
     }
+    constexpr double kAny = std::numeric_limits<double>::infinity();
+    const double min = rule.min.value_or(-kAny), max = rule.max.value_or(kAny);
+    if (!(min <= max)) {  // nor where one is no number
+      return make_error(StatusCode::kInvalidArgument,
+                        "`require_range`: {}: expected MIN <= MAX, found {}..{}", rule.key, min,
+                        max);
+    }
     rules->push_back(std::move(compiled));
   }
   return StepPlan{.name = "key_rules",
