@@ -213,13 +213,18 @@ Result<PackSummary> pack(const PackOptions& options, const chat::ChatTemplate& c
   summary.skipped_examples = std::move(reading.skipped_examples);
   summary.warnings = std::move(reading.warnings);
   if (spool.lengths().empty()) {
+    std::string skipped;
+    if (summary.skipped_lines > 0) {
+      skipped = fmt::format("; invalid lines skipped: {}, the first: {}", summary.skipped_lines,
+                            summary.skipped_examples.front());
+    }
     return make_error(StatusCode::kCorruption,
                       "{}: expected a conversation to learn from, found {} of which none has a "
                       "token to learn (empty: {}, without an answer: {}, without a token to learn "
-                      "in {} tokens: {}, too long: {})",
+                      "in {} tokens: {}, too long: {}){}",
                       options.inputs.front(), summary.conversations, summary.empty,
                       summary.without_assistant, options.sequence_length, summary.without_loss,
-                      summary.too_long);
+                      summary.too_long, skipped);
   }
   MEG_RETURN_IF_ERROR(write_packed(options, dtype, spool, summary, progress));
   std::error_code ignored;

@@ -113,3 +113,7 @@ class Lines(pack_case.PackCase):
         self.write("bad.jsonl", [good, *bad, good])
         counts = self.pack("bad.jsonl", "--chat-template", "chatml", "--on-error", "skip")
         self.assertEqual((counts["skipped_lines"], counts["packed"]), (len(bad), 2))
+        self.write("bad.jsonl", list(bad))
+        done = self.run_pack("bad.jsonl", "--chat-template", "chatml", "--on-error", "skip", out="failed")
+        self.assertEqual((done.returncode, done.stderr.count("\n")), (1, 1), done.stderr)
+        self.assertRegex(done.stderr, rf"; invalid lines skipped: {len(bad)}, the first: .*bad.jsonl: line 1, byte ")
