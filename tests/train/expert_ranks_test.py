@@ -146,8 +146,8 @@ class ExpertRanks(LaunchedRanks):
                 saved = {form: self.save(f"{form}{number}", ranks, *self.experts(
                     "--train-iters", 1, "--ckpt-format", form, *shape.split()))
                     for form in ("torch", "torch_dist")}
-                for folder in saved.values():
-                    self.run_program(VERIFY, "checkpoint", folder)
+                verified = {form: self.run_program(VERIFY, "checkpoint", folder) for form, folder in saved.items()}
+                self.assertIn(", EP 2, ", verified["torch"])
                 self.run_program(VERIFY, "diff", saved["torch"], saved["torch_dist"])
                 self.expect_files_of_megatron(saved["torch"], number)
 

@@ -26,9 +26,11 @@ using nlohmann::ordered_json;
 void print_text(const checkpoint::CheckpointReport& report) {
   for (const std::string& note_text : report.notes) note(note_text);
   if (!report.ok()) return print_problems(report.problems);
-  fmt::print("{}: ok (TP {}, PP {}, {}, {} parameters, {} tensors in {} {}, optimizer: {})\n",
+  const int64_t experts = report.expert_model_parallel_size;
+  fmt::print("{}: ok (TP {}, PP {}{}, {}, {} parameters, {} tensors in {} {}, optimizer: {})\n",
              report.folder, report.tensor_model_parallel_size, report.pipeline_model_parallel_size,
-             report.names, report.parameter_count, report.tensors, report.rank_files,
+             experts > 1 ? fmt::format(", EP {}", experts) : "", report.names,
+             report.parameter_count, report.tensors, report.rank_files,
              report.rank_files == 1 ? "file" : "files",
              checkpoint::optimizer_form_text(report.optimizer));
 }
@@ -44,6 +46,7 @@ ordered_json report_json(const checkpoint::CheckpointReport& report) {
   object["tensor_model_parallel_size"] = report.tensor_model_parallel_size;
   object["pipeline_model_parallel_size"] = report.pipeline_model_parallel_size;
   object["virtual_pipeline_model_parallel_size"] = report.virtual_pipeline_model_parallel_size;
+  object["expert_model_parallel_size"] = report.expert_model_parallel_size;
   object["names"] = report.names;
   object["optimizer"] = checkpoint::optimizer_form_text(report.optimizer);
   object["rank_files"] = report.rank_files;

@@ -25,10 +25,12 @@ using nlohmann::ordered_json;
 /// "A: gpt/iter_0005000 (TP 2, PP 2, legacy)"
 std::string layout_text(std::string_view side, const checkpoint::MegatronCheckpoint& checkpoint) {
   const int64_t chunks = checkpoint.virtual_pipeline_model_parallel_size();
-  return fmt::format("{}: {} (TP {}, PP {}{}, {})", side, checkpoint.folder().folder,
+  const int64_t experts = checkpoint.expert_model_parallel_size();
+  return fmt::format("{}: {} (TP {}, PP {}{}{}, {})", side, checkpoint.folder().folder,
                      checkpoint.tensor_model_parallel_size(),
                      checkpoint.pipeline_model_parallel_size(),
                      chunks > 1 ? fmt::format(", VPP {}", chunks) : "",
+                     experts > 1 ? fmt::format(", EP {}", experts) : "",
                      model::name_family_text(checkpoint.family()));
 }
 
@@ -77,6 +79,7 @@ ordered_json layout_json(const checkpoint::MegatronCheckpoint& checkpoint) {
   object["pipeline_model_parallel_size"] = checkpoint.pipeline_model_parallel_size();
   object["virtual_pipeline_model_parallel_size"] =
       checkpoint.virtual_pipeline_model_parallel_size();
+  object["expert_model_parallel_size"] = checkpoint.expert_model_parallel_size();
   object["names"] = model::name_family_text(checkpoint.family());
   return object;
 }

@@ -120,6 +120,7 @@ void CheckpointVerifier::describe(const CheckpointRanks& ranks) {
   report_.tensor_model_parallel_size = ranks.tensor_size;
   report_.pipeline_model_parallel_size = ranks.pipeline_size;
   report_.virtual_pipeline_model_parallel_size = static_cast<int64_t>(ranks.chunks());
+  report_.expert_model_parallel_size = ranks.expert_size;
   // Some ranks alone do not say how many parameters the model has.
   const bool is_whole = std::ssize(ranks.ranks) == ranks.tensor_size * ranks.pipeline_size;
   std::vector<model::NameFamily> families;

@@ -31,6 +31,7 @@ struct CheckpointReport {
   int64_t tensor_model_parallel_size = 0;
   int64_t pipeline_model_parallel_size = 0;
   int64_t virtual_pipeline_model_parallel_size = 0;
+  int64_t expert_model_parallel_size = 0;
   std::string names;            ///< name_family_text
   int64_t rank_files = 0;       ///< Number of rank files that could be opened.
   int64_t parameter_count = 0;  ///< Elements of the whole model; 0 if it is incomplete.

@@ -139,6 +139,7 @@ Status RankReader::open_composed() {
                       /*with_copies=*/true));
   found_.tensor_size = files.tensor_size;
   found_.pipeline_size = files.pipeline_size;
+  found_.expert_size = files.expert_size;
   report_.notes.insert(report_.notes.end(), files.notes.begin(), files.notes.end());
   found_.other_files = files.sources;
   for (const RankFile& file : files.files) {

@@ -57,7 +57,7 @@ struct CheckpointRanks {
   std::vector<RankContent> copies;
   /// distrib_optim.pt, and the files that ranks were joined of.
   std::vector<std::shared_ptr<const TorchFile>> other_files;
-  int64_t tensor_size = 1, pipeline_size = 1;
+  int64_t tensor_size = 1, pipeline_size = 1, expert_size = 1;
   std::optional<model::GptConfig> config;  ///< From the first rank's args.
   double version = 0;
   /// What args say of their processes' order contradicts the folders; it was reported, and explains
