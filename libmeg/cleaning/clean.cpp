@@ -121,6 +121,11 @@ Status commit_outputs(const CleanOptions& options, SharedState& shared) {
     MEG_RETURN_IF_ERROR(shared.write(empty));
   }
   summary.output_bytes = shared.output_bytes;
+  if (shared.exact_counts != nullptr && shared.exact_counts->without_key > 0) {
+    summary.warnings.push_back(fmt::format(
+        "`duplicates_by`: {} of {} documents have no key {}, and stay",
+        shared.exact_counts->without_key, shared.exact_counts->documents, options.duplicates_by));
+  }
   if (summary.kept == 0) {
     summary.warnings.push_back(
         fmt::format("no documents: {} is empty ({})", options.output, what_was_removed(summary)));

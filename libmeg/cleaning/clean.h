@@ -205,6 +205,7 @@ struct StepCounts {
   int64_t changed = 0;                     ///< Documents that stay with another text or as several.
   int64_t removed_bytes = 0;               ///< Of texts, those of documents that stay included.
   int64_t removed_pieces = 0;              ///< Paragraphs or lines.
+  int64_t without_key = 0;                 ///< Documents that lack `duplicates_by`, and stay.
   std::map<std::string, int64_t> reasons;  ///< Documents removed, where there is more than one.
   std::vector<RemovedSample> samples;      ///< The first ones.
 };

@@ -392,6 +392,10 @@ class CleanDataset(unittest.TestCase):
         kept, _ = self.clean(documents, "--exact-duplicates", "--duplicates-by", "url")
         self.assertEqual(kept, documents[:3] + documents[4:])  # What has no such key is no duplicate.
         source = self.write("in.jsonl", lines_of(documents))
+        done = self.run_program("--input", source, "--exact-duplicates", "--duplicates-by", "url")
+        self.assertIn("warning: --duplicates-by: 1 of 5 documents have no key url, and stay\n", done.stderr)
+        self.fails_with("expected regular expressions, found none", "--input", source, "--url-key", "url", "--url-filters",
+                        "short", "--url-patterns", self.write("patterns", "# none\n\n"))
         self.fails_with("require --url-filters", "--input", source, "--url-key", "url")
         self.fails_with("requires --exact-duplicates", "--input", source, "--duplicates-by", "url")
         self.fails_with("line 1: expected `domain NAME`", "--input", source, "--url-filters", "domain", "--url-blacklist", source)

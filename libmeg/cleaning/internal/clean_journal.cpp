@@ -19,7 +19,7 @@ namespace meg::cleaning {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RemovedSample, reason, text)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StepCounts, name, documents, bytes, removed, changed,
-                                   removed_bytes, removed_pieces, reasons, samples)
+                                   removed_bytes, removed_pieces, without_key, reasons, samples)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DuplicateCluster, documents, kept, removed)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(OutputCounts, path, documents, text_bytes)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CleanSummary, documents, input_bytes, text_bytes, kept,

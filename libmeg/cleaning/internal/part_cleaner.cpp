@@ -365,6 +365,10 @@ class PartCleaner : public preprocess::TextVisitor {
       MEG_ASSIGN_OR_RETURN(const Answer answer, shared_.add_digest(shared_.held, *document.digest));
       return answer != Answer::kRepeated;
     }
+    if (!options_.duplicates_by.empty()) {
+      ++shared_.exact_counts->without_key;
+      return true;
+    }
     int64_t removed = 0;
     const auto pieces = std::span(pieces_).subspan(document.first_piece, document.pieces);
     for (TextPiece& piece : pieces) {

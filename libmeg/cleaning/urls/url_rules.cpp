@@ -223,7 +223,9 @@ Status UrlRules::read_patterns(std::string_view text, const std::string& name) {
     }
     patterns_->all.push_back(std::move(pattern));
   }
-  return {};
+  if (!patterns_->all.empty()) return {};
+  return make_error(StatusCode::kInvalidArgument, "{}: expected regular expressions, found none",
+                    name);
 }
 
 bool UrlRules::asks_for(std::string_view filter) const {
