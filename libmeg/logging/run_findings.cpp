@@ -244,10 +244,13 @@ class Finder {
   void find_slow_lines(const LoggedRun& run) {
     constexpr double kSlow = 1.5;
     constexpr size_t kLines = 3;
+    // A few steps of milliseconds are slow whenever the machine does something else.
+    constexpr double kLeastMilliseconds = 1000;
+    double lost = 0;  // by the slow lines
     History history;
     size_t since = run.end;  // of slow lines; the run's end: none
     const auto end = [&](size_t at_line) {
-      if (at_line >= since + kLines) {
+      if (at_line >= since + kLines && lost >= kLeastMilliseconds) {
         add("slow", at(since), at(since).iteration, at(at_line - 1).iteration,
             fmt::format("{:.1f} ms per iteration and more after a median of {:.1f}, up to "
                         "iteration {}",
@@ -255,6 +258,7 @@ class Finder {
                         at(at_line - 1).iteration));
       }
       since = run.end;
+      lost = 0;
     };
     for (size_t i = run.begin; i < run.end; ++i) {
       const auto& time = at(i).milliseconds;
@@ -262,6 +266,8 @@ class Finder {
       const bool is_slow = history.is_long_enough() && time->value > kSlow * history.middle();
       if (is_slow) {
         since = std::min(since, i);
+        const auto iterations = static_cast<double>(at(i).iteration - at(i - 1).iteration);
+        lost += (time->value - history.middle()) * iterations;
         continue;
       }
       end(i);

@@ -22,7 +22,7 @@ struct RunFinding {
 /// - repeated: iterations that a later run computed again, and how their losses differ
 /// - spike: a loss or gradient norm far above those before it, by their median and its deviation
 /// - learning-rate: a jump that the rates around it do not have
-/// - slow: three lines or more that took half as long again as those before
+/// - slow: three lines or more that took half as long again as those before, together a second
 /// - not-finite: lines with a loss or gradient norm that is no number
 /// - skipped: iterations whose update was skipped after one that was not
 std::vector<RunFinding> find_in_run(const RunLog& log);

@@ -157,6 +157,11 @@ TEST(RunFindings, EachFaultIsFoundWhereItIs) {
                 for (size_t i = 50; i < 60; ++i) log.steps[i].milliseconds->value = 300;
               }),
               ElementsAre("slow 51-60"));
+  EXPECT_THAT(found([](RunLog& log) {
+                for (size_t i = 50; i < 60; ++i) log.steps[i].milliseconds->value = 195;
+              }),
+              IsEmpty())
+      << "not a second together";
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
   EXPECT_THAT(found([](RunLog& log) {
                 for (size_t i = 80; i < 90; ++i) log.steps[i].grad_norm->value = kNan;
