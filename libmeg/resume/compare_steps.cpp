@@ -45,13 +45,19 @@ class LineComparison {
   LineComparison(int64_t iteration, std::vector<ComparedFigure>& figures)
       : iteration_(iteration), figures_(figures) {}
 
-  /// allowed: beside the rounding of the log's digits, relative.
+  /// allowed: beside the rounding of the log's digits, relative. margin: the same, absolute.
   void figure(std::string_view name, const std::optional<logging::LoggedFigure>& logged,
-              double computed, double allowed) {
+              double computed, double allowed, double margin = 0) {
     if (!logged.has_value()) return;
     add(name, logged->value, computed,
         // A program rounds to even or up at half a unit.
-        logged->rounding * (1 + 1e-6) + allowed * std::abs(computed));
+        logged->rounding * (1 + 1e-6) + allowed * std::abs(computed) + margin);
+  }
+
+  /// Samples that were consumed; those of a run that read others may be counted either way.
+  void consumed(const std::optional<int64_t>& logged, int64_t computed, int64_t sample_shift) {
+    count(names::kConsumedSamples.label, logged,
+          logged == computed ? computed : computed - sample_shift);
   }
 
   void count(std::string_view name, const std::optional<int64_t>& logged, int64_t computed) {
@@ -103,10 +109,7 @@ std::vector<ComparedFigure> compare_steps(std::span<const logging::LoggedInterva
     if (computed.last == nullptr) continue;
     const logging::IterationFigures& of_last = computed.last->figures;
     LineComparison compare(line.iteration, figures);
-    // Whichever of the two a run that read other samples counted.
-    const int64_t consumed = of_last.consumed_train_samples;
-    compare.count(names::kConsumedSamples.label, line.consumed_samples,
-                  line.consumed_samples == consumed ? consumed : consumed - sample_shift);
+    compare.consumed(line.consumed_samples, of_last.consumed_train_samples, sample_shift);
     compare.figure(names::kLearningRate.label, line.learning_rate, of_last.learning_rate,
                    kScheduleRounding);
     compare.count(names::kBatchSize.label, line.batch_size, of_last.global_batch_size);
@@ -125,6 +128,17 @@ std::vector<ComparedFigure> compare_steps(std::span<const logging::LoggedInterva
     }
     compare.count(names::kSkippedIterations.label, line.skipped_iterations, computed.skipped);
   }
+  return figures;
+}
+
+std::vector<ComparedFigure> compare_samples(const logging::LoggedSteps& line,
+                                            const SampledLoss& sampled, int64_t consumed,
+                                            const Tolerances& tolerances, int64_t sample_shift) {
+  std::vector<ComparedFigure> figures;
+  LineComparison compare(line.iteration, figures);
+  compare.consumed(line.consumed_samples, consumed, sample_shift);
+  compare.count(names::kBatchSize.label, line.batch_size, sampled.batch_size);
+  compare.figure("lm loss", line.lm_loss(), sampled.mean, tolerances.loss, sampled.margin);
   return figures;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "libmeg/logging/log_runs.h"
+#include "libmeg/resume/sampled_loss.h"
 #include "libmeg/train/trainer.h"
 
 namespace meg::resume {
@@ -42,6 +43,12 @@ inline constexpr double kIncomparable = 1e12;
 std::vector<ComparedFigure> compare_steps(std::span<const logging::LoggedInterval> lines,
                                           std::span<const train::StepReport> steps,
                                           const Tolerances& tolerances, int64_t sample_shift = 0);
+
+/// Compares the line of a single step with the loss of some sequences of its batch, within its
+/// margin. What depends on gradients or the schedule is left out. consumed: samples after the step.
+std::vector<ComparedFigure> compare_samples(const logging::LoggedSteps& line,
+                                            const SampledLoss& sampled, int64_t consumed,
+                                            const Tolerances& tolerances, int64_t sample_shift = 0);
 
 /// The largest; 0 of none.
 double largest_misfit(std::span<const ComparedFigure> figures);

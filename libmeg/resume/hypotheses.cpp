@@ -282,9 +282,10 @@ void add_other_iterations(const ResumeCase& resumed, std::vector<Hypothesis>& al
     other.finetune = true;
     all.push_back({.name = "weights-of-another-iteration",
                    .cause = fmt::format("the weights are those of iteration {}", iteration),
-                   .loaded = [other, &resumed](RunParts parts, TrainingProgress&) {
-                     return load_again(other, resumed, parts);
-                   }});
+                   .loaded = [other, &resumed](
+                                 RunParts parts,
+                                 TrainingProgress&) { return load_again(other, resumed, parts); },
+                   .weights_of = iteration});
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,13 @@ struct Hypothesis {
   /// Changes what was loaded; may be empty.
   std::function<Status(train::RunParts, train::TrainingProgress&)> loaded = {};
   int64_t sample_shift = 0;  ///< Samples by which the run reads others than it counts.
+  /// The iteration of the checkpoint that its weights alone come from; nullopt: the run's.
+  std::optional<int64_t> weights_of = std::nullopt;
+
+  /// Whether the weights of a checkpoint and a run's options are all that it takes.
+  bool needs_no_optimizer() const {
+    return first == FirstChange::kLoss && (!loaded || sample_shift != 0 || weights_of.has_value());
+  }
 };
 
 /// What hypotheses are made of.

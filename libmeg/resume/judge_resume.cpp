@@ -16,9 +16,11 @@ namespace {
 using train::StepReport;
 using train::TrainerOptions;
 
-/// Runs some steps of a run that is loaded and changed as a hypothesis says.
+/// Runs some steps of a run that is loaded and changed as a hypothesis says. made: called after
+/// each.
 Result<std::vector<StepReport>> compute_steps(TrainerOptions options, const Hypothesis& hypothesis,
-                                              int64_t count, std::vector<std::string>& warnings) {
+                                              int64_t count, std::vector<std::string>& warnings,
+                                              const std::function<void()>& made) {
   // Nothing but the steps: no evaluations, files or curves.
   options.checkpoints.save = options.tensorboard_dir = std::nullopt;
   options.trace_schedule = std::nullopt;
@@ -38,7 +40,12 @@ Result<std::vector<StepReport>> compute_steps(TrainerOptions options, const Hypo
       .loaded = hypothesis.loaded};
   MEG_ASSIGN_OR_RETURN(const std::unique_ptr<train::Trainer> trainer,
                        train::Trainer::create(std::move(options), hooks));
-  trainer->watch([&steps](const StepReport& step) { steps.push_back(step); }, {});
+  trainer->watch(
+      [&](const StepReport& step) {
+        steps.push_back(step);
+        made();
+      },
+      {});
   MEG_RETURN_IF_ERROR(trainer->run());
   return steps;
 }
@@ -60,27 +67,31 @@ class Judge {
       : resumed_(resumed),
         lines_(lines),
         options_(options),
-        steps_(steps_to_compute(lines, options.steps)) {}
+        steps_(steps_to_compute(lines, options.steps)),
+        work_(options.samples.has_value() ? *options.samples * resumed.options.config.num_layers
+                                          : steps_) {}
 
   Result<Verdict> judge() {
+    if (options_.samples.has_value()) MEG_RETURN_IF_ERROR(draw_samples());
     begin("the run as it should go on");
-    MEG_ASSIGN_OR_RETURN(const std::vector<StepReport> steps,
-                         compute_steps(resumed_.options, {}, steps_, verdict_.warnings));
-    verdict_.figures = compare_steps(lines_, steps, options_.tolerances);
-    if (std::ssize(steps) < steps_) {
-      return make_error(StatusCode::kInvalidArgument,
-                        "expected {} steps after the checkpoint, as in the log, found that the run "
-                        "ends after {}: `train_iters` or `train_samples` are others",
-                        steps_, steps.size());
-    }
+    expect(work_);
+    MEG_ASSIGN_OR_RETURN(verdict_.figures, compare({}, verdict_.warnings));
     if (verdict_.equal()) return std::move(verdict_);
-    const std::vector<Hypothesis> all = hypotheses_of(resumed_);
+    std::vector<Hypothesis> all = hypotheses_of(resumed_);
+    if (options_.samples.has_value()) {
+      std::erase_if(all, [this](const Hypothesis& hypothesis) {
+        const bool is_left_out = !hypothesis.needs_no_optimizer();
+        if (is_left_out) leave_out(hypothesis);
+        return is_left_out;
+      });
+    }
+    expect(std::ssize(all) * work_);
     const bool of_later_steps = first_step_fits();
     const auto is_likely = [&](const Hypothesis& hypothesis) {
       return of_later_steps == (hypothesis.first != FirstChange::kLoss);
     };
     try_those(all, is_likely);
-    if (!of_later_steps && !found()) search_samples();
+    if (!of_later_steps && !found() && !options_.samples.has_value()) search_samples();
     try_those(all, [&](const Hypothesis& hypothesis) { return !is_likely(hypothesis); });
     sort_trials();
     if (verdict_.cause() == nullptr) {
@@ -123,16 +134,134 @@ class Judge {
     });
   }
 
+  /// More work, in steps or passes of a sequence through a layer.
+  void expect(int64_t work) { expected_ += work; }
+
+  void made(int64_t done) {
+    done_ = done;
+    if (options_.progress) {
+      options_.progress({.documents = done_,
+                         .total_documents = std::max(done_, expected_),
+                         .counted = options_.samples.has_value() ? "layers" : "steps"});
+    }
+  }
+
+  void leave_out(const Hypothesis& hypothesis) {
+    if (verdict_.untried.empty() || verdict_.untried.back() != hypothesis.name) {
+      verdict_.untried.push_back(hypothesis.name);
+    }
+  }
+
+  /// Computes the run under a hypothesis, or as it should go on, and compares it with the log.
+  Result<std::vector<ComparedFigure>> compare(const Hypothesis& hypothesis,
+                                              std::vector<std::string>& warnings) {
+    if (options_.samples.has_value()) return compare_sampled(hypothesis);
+    MEG_ASSIGN_OR_RETURN(
+        const std::vector<StepReport> steps,
+        compute_steps(resumed_.options, hypothesis, steps_, warnings, [this] { made(done_ + 1); }));
+    const bool is_of_run = hypothesis.name.empty();
+    if (is_of_run && std::ssize(steps) < steps_) {
+      return make_error(StatusCode::kInvalidArgument,
+                        "expected {} steps after the checkpoint, as in the log, found that the run "
+                        "ends after {}: `train_iters` or `train_samples` are others",
+                        steps_, steps.size());
+    }
+    return compare_steps(lines_, steps, options_.tolerances, hypothesis.sample_shift);
+  }
+
+  /// Checks the number of samples that is asked for and draws those sequences.
+  Status draw_samples() {
+    const logging::LoggedInterval& first = lines_.front();
+    const int64_t iteration = resumed_.state.iteration;
+    const samples::BatchSchedule& batches = resumed_.options.batch_schedule;
+    consumed_ = resumed_.state.consumed_train_samples;
+    // As the trainer counts for a checkpoint that does not say it.
+    if (consumed_ == 0) consumed_ = iteration * batches.global_batch_size();
+    batch_size_ = batches.batch_size_after(consumed_);
+    const int64_t count = *options_.samples;
+    if (count < 1 || count > batch_size_) {
+      return make_error(StatusCode::kInvalidArgument,
+                        "`batch_samples`: expected 1 to the {} sequences of the batch, found {}",
+                        batch_size_, count);
+    }
+    if (count == 1 && batch_size_ > 1) {
+      return make_error(
+          StatusCode::kInvalidArgument,
+          "`batch_samples`: expected at least 2 of the {} sequences of the batch, found 1, "
+          "which has no standard error",
+          batch_size_);
+    }
+    if (first.line.iteration != iteration + 1 || !first.line.lm_loss().has_value()) {
+      return make_error(
+          StatusCode::kInvalidArgument,
+          "`batch_samples`: expected a line with the loss of iteration {} alone, found {}",
+          iteration + 1,
+          first.line.iteration == iteration + 1
+              ? "one without a loss"
+              : fmt::format("the mean up to iteration {}", first.line.iteration));
+    }
+    positions_ =
+        drawn_positions(count, batch_size_, static_cast<uint64_t>(resumed_.options.data.seed));
+    return {};
+  }
+
+  Result<std::vector<ComparedFigure>> compare_sampled(const Hypothesis& hypothesis) {
+    TrainerOptions options = resumed_.options;
+    if (hypothesis.options) hypothesis.options(options);
+    if (hypothesis.weights_of.has_value()) options.checkpoints.ckpt_step = hypothesis.weights_of;
+    const int64_t begin = done_;
+    MEG_ASSIGN_OR_RETURN(
+        std::vector<train::SampleLoss> losses,
+        train::streamed_losses(
+            options, {.consumed = consumed_ + hypothesis.sample_shift, .positions = positions_},
+            [&](int64_t done, int64_t) { made(begin + done); }));
+    const bool has_tokens =
+        std::ranges::any_of(losses, [](const train::SampleLoss& loss) { return loss.tokens > 0; });
+    if (!has_tokens) {
+      return make_error(
+          StatusCode::kInvalidArgument,
+          "`batch_samples`: expected sequences with tokens that count in the loss, found {} "
+          "without any",
+          losses.size());
+    }
+    if (!options.version.losses_over_tokens) MEG_RETURN_IF_ERROR(count_alike(losses));
+    const SampledLoss sampled = sampled_loss(losses, batch_size_);
+    if (!verdict_.sampled.has_value()) verdict_.sampled = sampled;
+    return compare_samples(lines_.front().line, sampled, consumed_ + batch_size_,
+                           options_.tolerances, hypothesis.sample_shift);
+  }
+
+  /// Each sequence counts as much as another in a mean of micro-batches' means, unless
+  /// micro-batches have several of different lengths.
+  Status count_alike(std::vector<train::SampleLoss>& losses) const {
+    const auto differs = [&](const train::SampleLoss& loss) {
+      return loss.tokens != losses.front().tokens;
+    };
+    if (resumed_.options.batches.micro_batch_size > 1 && std::ranges::any_of(losses, differs)) {
+      return Status(
+          StatusCode::kUnsupported,
+          "`batch_samples`: expected sequences of which as many tokens count in the loss, as "
+          "this revision of Megatron-LM prints the mean of micro-batches, found others");
+    }
+    for (train::SampleLoss& loss : losses) {
+      loss = {.loss_sum = loss.tokens > 0 ? loss.loss_sum / loss.tokens : 0, .tokens = 1};
+    }
+    return {};
+  }
+
   void try_it(const Hypothesis& hypothesis) {
     begin(hypothesis.name);
+    const int64_t end = done_ + work_;
     Trial trial{.name = hypothesis.name, .cause = hypothesis.cause, .figures = {}, .error = {}};
     std::vector<std::string> ignored;
-    const auto steps = compute_steps(resumed_.options, hypothesis, steps_, ignored);
-    if (steps.has_value()) {
-      trial.figures = compare_steps(lines_, *steps, options_.tolerances, hypothesis.sample_shift);
+    Result<std::vector<ComparedFigure>> compared = compare(hypothesis, ignored);
+    if (compared.has_value()) {
+      trial.figures = *std::move(compared);
     } else {
-      trial.error = steps.error().message();
+      trial.error = compared.error().message();
     }
+    // Also where it ended early.
+    made(end);
     trial.misfit = trial.figures.empty() ? kIncomparable : largest_misfit(trial.figures);
     tried_.push_back({hypothesis, explained_by(trial.figures)});
     verdict_.trials.push_back(std::move(trial));
@@ -146,8 +275,9 @@ class Judge {
       if (!chosen(hypothesis)) continue;
       if (!is_over) {
         try_it(hypothesis);
-      } else if (verdict_.untried.empty() || verdict_.untried.back() != hypothesis.name) {
-        verdict_.untried.push_back(hypothesis.name);
+      } else {
+        expect(-work_);
+        leave_out(hypothesis);
       }
     }
   }
@@ -166,7 +296,9 @@ class Judge {
     }
     for (const Hypothesis& one : firsts) {
       for (const Hypothesis& other : all) {
-        if (other.first != one.first) try_it(both(one, other));
+        if (other.first == one.first) continue;
+        expect(work_);
+        try_it(both(one, other));
       }
     }
   }
@@ -200,6 +332,7 @@ class Judge {
     std::ranges::sort(candidates);
     constexpr size_t kTried = 3;
     candidates.resize(std::min(candidates.size(), kTried));
+    expect(std::ssize(candidates) * work_);
     for (const auto& [difference, shift] : candidates) try_it(shifted_samples(shift));
   }
 
@@ -217,7 +350,9 @@ class Judge {
       run.optimizer.check_for_nan_in_loss_and_grad = false;
     };
     std::vector<std::string> ignored;
-    const auto steps = compute_steps(resumed_.options, frozen, batches, ignored);
+    expect(batches);
+    const auto steps =
+        compute_steps(resumed_.options, frozen, batches, ignored, [this] { made(done_ + 1); });
     std::vector<double> losses;
     if (!steps.has_value()) return losses;
     for (const StepReport& step : *steps) {
@@ -230,6 +365,11 @@ class Judge {
   std::span<const logging::LoggedInterval> lines_;
   const JudgeOptions& options_;
   int64_t steps_;
+  int64_t work_;  ///< Of one run: steps, or passes of a sequence through a layer.
+  int64_t done_ = 0, expected_ = 0;
+  // With JudgeOptions.samples.
+  int64_t consumed_ = 0, batch_size_ = 0;
+  std::vector<int64_t> positions_;
   Verdict verdict_;
   std::vector<Tried> tried_;
 };

@@ -2,15 +2,18 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "libmeg/base/progress.h"
 #include "libmeg/base/result.h"
 #include "libmeg/logging/log_runs.h"
 #include "libmeg/resume/compare_steps.h"
 #include "libmeg/resume/hypotheses.h"
+#include "libmeg/resume/sampled_loss.h"
 
 namespace meg::resume {
 
@@ -20,8 +23,14 @@ struct JudgeOptions {
   bool try_all = false;  ///< Goes on after a hypothesis fits.
   /// Batches before and behind the one that is due, among which shifted samples are searched.
   int64_t search_batches = 8;
+  /// Instead of steps the first one's loss alone, of that many sequences of its batch: forward
+  /// passes with one layer's weights in memory at a time. At least 2, or the whole batch.
+  std::optional<int64_t> samples = std::nullopt;
   /// Called before each run of some steps with what it tries.
   std::function<void(std::string_view name)> begins = {};
+  /// Called after each step, or each pass of a sequence through a layer; the total counts all
+  /// hypotheses that may still be tried.
+  std::function<void(const Progress&)> progress = {};
 };
 
 /// A hypothesis that was tried.
@@ -38,7 +47,10 @@ struct Verdict {
   std::vector<ComparedFigure> figures;  ///< Of the run as it should go on.
   std::vector<std::string> warnings;    ///< What the trainer said while it loaded.
   std::vector<Trial> trials;            ///< The best first; empty if the run is equal.
-  std::vector<std::string> untried;     ///< Names that were left out, as another one fits.
+  /// Names that were left out, as another one fits or as samples of the first step do not show it.
+  std::vector<std::string> untried;
+  std::optional<SampledLoss>
+      sampled;  ///< Of the run as it should go on, with JudgeOptions.samples.
 
   bool equal() const { return largest_misfit(figures) <= 1; }
 
@@ -51,7 +63,9 @@ struct Verdict {
 };
 
 /// Computes the steps of a log's lines with the trainer and compares; where they differ, computes
-/// them again under each hypothesis. Errors: those of the trainer for the run as it should go on.
+/// them again under each hypothesis. Errors: those of the trainer for the run as it should go on;
+/// kInvalidArgument for numbers of samples that the batch does not have or from which no standard
+/// error follows, and for lines without a loss of the first step alone.
 Result<Verdict> judge_resume(const ResumeCase& resumed,
                              std::span<const logging::LoggedInterval> lines,
                              const JudgeOptions& options);

@@ -113,6 +113,22 @@ TEST(CompareSteps, ARunThatReadOtherSamplesMayCountThemOrNot) {
   }
 }
 
+TEST(CompareSamples, ALossWithinTheMarginIsNoDifferenceAndNoGradientIsCompared) {
+  const SampledLoss sampled = {
+      .samples = 2, .batch_size = 4, .mean = 10, .standard_error = 0.01, .margin = 0.5};
+  LoggedInterval line = line_of(9, 10, 10.4);
+  auto figures = compare_samples(line.line, sampled, 40, kTolerances);
+  EXPECT_EQ(figures.size(), 3u);
+  EXPECT_NEAR(misfit_of(figures, "lm loss"), 0.4 / (0.5 + 1e-4 + 5e-7), 1e-6);
+  line.line.losses[0].second.value = 10.6;
+  EXPECT_GT(misfit_of(compare_samples(line.line, sampled, 40, kTolerances), "lm loss"), 1);
+  line.line.batch_size = 8;
+  EXPECT_GT(misfit_of(compare_samples(line.line, sampled, 40, kTolerances), "global batch size"),
+            1);
+  EXPECT_EQ(misfit_of(compare_samples(line.line, sampled, 48, kTolerances, 8), "consumed samples"),
+            0);
+}
+
 Verdict verdict_of(double misfit, const std::vector<double>& of_trials) {
   Verdict verdict;
   verdict.figures = {{.iteration = 1, .name = "lm loss", .misfit = misfit}};

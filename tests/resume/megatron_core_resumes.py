@@ -238,7 +238,8 @@ class MegatronCoreResumes(unittest.TestCase):
         data = data or self.DATA
         folder = self.checkpoint(*flags, data=data, length=length)
         self.write_log(folder, fault, data, interval)
-        return self.answer_about(self.relaid(folder, layout), *judged)
+        self.found_in = self.relaid(folder, layout)
+        return self.answer_about(self.found_in, *judged)
 
     def write_log(self, folder, fault, data, interval=1):
         with open("log", "w", encoding="utf-8") as file:
@@ -274,6 +275,8 @@ class MegatronCoreResumes(unittest.TestCase):
         self.assertTrue(answer["equal"], answer["figures"])
         # A line that is left out is in no comparison.
         self.assertEqual(len({figure["iteration"] for figure in answer["figures"]}), lines)
+        sampled = self.answer_about(self.found_in, "--batch-samples", 2)
+        self.assertTrue(sampled["equal"], sampled["figures"])
 
     def test_lines_about_several_steps_are_compared(self):
         """The first line of a run is about one step, the second about that step, too."""
@@ -368,6 +371,15 @@ class MegatronCoreResumes(unittest.TestCase):
     def test_other_weights_are_found(self):
         self.expect("weights-of-another-iteration", {"weights": 3}, cause="iteration 3")
         self.expect("loss-scale-reset", {"scale": True}, *FP16[:-1], "2")
+
+    def test_a_whole_batch_of_samples_tells_as_much_as_its_loss(self):
+        whole = {"judged": ("--batch-samples", BATCH)}
+        for flags in ((), ("--bf16",), FP16):
+            with self.subTest(flags):
+                self.assertTrue(self.judge({}, *flags, **whole)["equal"])
+        self.expect("weights-of-another-iteration", {"weights": 3}, **whole)
+        self.expect("other-seed", {"data": {"seed": 1234}}, **whole)
+        self.expect("samples-restarted", {"shift": -SAVED * BATCH}, **whole)
 
     def test_two_faults_at_once_are_found(self):
         self.expect("samples-shifted + exp-avg-zeroed", {"shift": 3, "zeroed": ("exp_avg",)}, cause="3 later")

@@ -87,6 +87,67 @@ class VerifyResume(unittest.TestCase):
             done = self.run_program("verify", "resume", "--load", "ckpt", *flags, "--device", "cpu")
             self.assertEqual(done.stdout.splitlines()[-1], "equal")
 
+    def sampled(self, log, *flags, code=0):
+        done = self.run_program("verify", "resume", "--load", "ckpt", "--log", log, "--device", "cpu", "--json", *flags,
+                                code=code)
+        return json.loads(done.stdout)
+
+    def test_samples_of_a_batch_say_how_sure_they_are(self):
+        wanted = {(figure["iteration"], figure["figure"]): figure["computed"]
+                  for figure in self.sampled("good.log")["figures"]}[11, "lm loss"]
+        margins = []
+        for count in (2, 3, 4):
+            answer = self.sampled("good.log", "--batch-samples", count)
+            self.assertTrue(answer["equal"])
+            self.assertEqual({figure["figure"] for figure in answer["figures"]},
+                             {"consumed samples", "global batch size", "lm loss"})
+            told = answer["sampled"]
+            self.assertEqual((told["samples"], told["batch_size"], told["confidence"]), (count, 4, 0.9999))
+            self.assertIn("grad norm", told["not_compared"])
+            self.assertIn("later steps", told["not_compared"])
+            self.assertLessEqual(abs(told["lm_loss"] - wanted), told["margin"] + 1e-6 * wanted)
+            margins.append(told["margin"])
+        self.assertTrue(margins[0] > margins[1] > margins[2] == 0)
+        # The whole batch, layer by layer, has the loss of the trainer.
+        self.assertAlmostEqual(told["lm_loss"] / wanted, 1, delta=1e-6)
+        text = self.run_program("verify", "resume", "--load", "ckpt", "--log", "good.log", "--device", "cpu",
+                                "--batch-samples", 3).stdout
+        self.assertIn("samples: 3 of the 4 sequences of the first step's batch", text)
+        self.assertIn("not compared: learning rate, loss scale, grad norm, number of skipped iterations, later steps\n",
+                      text)
+        self.assertRegex(text.splitlines()[-1], "^equal, as far as 3 of 4 sequences tell: a loss that is off by less than")
+
+    def test_samples_find_what_changes_the_first_loss(self):
+        text = (self.folder / "good.log").read_text()
+        doubled = re.sub(r"(iteration +11/.*lm loss: )(\S+)", lambda found: f"{found[1]}{4 * float(found[2]):.6E}", text)
+        (self.folder / "other.log").write_text(doubled)
+        answer = self.sampled("other.log", "--batch-samples", 3, code=1)
+        self.assertFalse(answer["equal"])
+        self.assertEqual([figure["figure"] for figure in answer["figures"] if figure["misfit"] > 1], ["lm loss"])
+        self.assertEqual(answer["causes"], [])
+        self.assertIn("moments-zeroed", answer["not_tried"])
+        seeded = self.run_program("pretrain_gpt", *RUN, "--load", "ckpt", "--seed", 8, "--exit-interval", 11).stdout
+        (self.folder / "other.log").write_text(seeded)
+        self.assertEqual(self.sampled("other.log", "--batch-samples", 4, code=1)["causes"], ["other-seed"])
+
+    def test_samples_that_tell_nothing_are_errors(self):
+        # As Megatron prints up to core_v0.15.
+        lines = self.run_program("pretrain_gpt", *RUN, "--load", "ckpt", "--log-interval", 2).stdout.splitlines(keepends=True)
+        (self.folder / "two.log").write_text("".join(line for line in lines if " 11/" not in line))
+        for flags, said in ((("--batch-samples", 5), "--batch-samples: expected 1 to the 4 sequences of the batch, found 5"),
+                            (("--batch-samples", 1), "--batch-samples: expected at least 2 of the 4 sequences of the batch, found 1"),
+                            (("--batch-samples", 0), "--batch-samples"),
+                            (("--batch-samples", 2, "--steps", 2), "--steps: expected 1 with --batch-samples"),
+                            (("--batch-samples", 2, "--dry-run"), "--batch-samples: expected none with --dry-run"),
+                            (("--batch-samples", 2, "--log", "two.log"), "--batch-samples: expected a line with the loss of iteration 11 alone, "
+                                                            "found the mean up to iteration 12")):
+            with self.subTest(flags):
+                flags = flags if "--log" in flags else ("--log", "good.log", *flags)
+                flags = flags if "--dry-run" in flags else ("--device", "cpu", *flags)
+                done = self.run_program("verify", "resume", "--load", "ckpt", *flags, code=2)
+                self.assertIn(said, done.stderr.splitlines()[-1])
+                self.assertEqual(done.stdout, "")
+
     def test_random_states_that_were_not_loaded_are_found(self):
         """libmeg saves those of its runs on a CPU."""
         run = [word if before not in ("--hidden-dropout", "--attention-dropout") else "0.1"

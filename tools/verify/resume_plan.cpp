@@ -282,7 +282,7 @@ class Planner {
           "batch size was another",
           consumed, state_.iteration, run.batches.consumed_before(state_.iteration + 1)));
     }
-    for (int64_t i = 1; i <= arguments_.own.steps; ++i) {
+    for (int64_t i = 1; i <= arguments_.own.steps_or_default(); ++i) {
       PlannedStep step;
       step.iteration = state_.iteration + i;
       if (run.train_iters > 0 && step.iteration > run.train_iters) break;
@@ -380,6 +380,7 @@ int plan_resume_main(int argc, const char* const* argv) {
                   {.reads = fields, .required = {}, .idle = {}, .idle_fields = {}},
                   &arguments.args);
   if (const std::optional<int> code = flags.parse(argc, argv)) return *code;
+  if (const Status status = arguments.own.check(); !status.ok()) return fail_usage(status);
   ResumePlan plan;
   if (const Status status = Planner(arguments, plan).make(); !status.ok()) {
     return fail_usage(status);

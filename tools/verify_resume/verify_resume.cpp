@@ -2,6 +2,7 @@
 // has no such tool. `verify resume` starts it.
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -22,6 +23,7 @@
 #include "tools/common/flags/flags.h"
 #include "tools/common/json_output.h"
 #include "tools/common/passive_openmp.h"
+#include "tools/common/progress_bar.h"
 #include "tools/common/ranks.h"
 #include "tools/common/report.h"
 #include "tools/common/run_of_checkpoint.h"
@@ -117,19 +119,23 @@ Status check_memory(const train::TrainerOptions& options) {
   const Result<double> needed = resume::memory_of(options);
   const std::optional<double> available = available_memory();
   if (!needed.has_value() || !available.has_value() || *needed <= *available) return {};
-  return make_error(StatusCode::kResourceExhausted,
-                    "the run's steps need {} of memory, found {}: `micro_batch_size` 1 and "
-                    "`recompute_granularity` full `recompute_method` uniform "
-                    "`recompute_num_layers` 1 need least; weights are not streamed yet",
-                    byte_size_text(static_cast<int64_t>(*needed)),
-                    byte_size_text(static_cast<int64_t>(*available)));
+  return make_error(
+      StatusCode::kResourceExhausted,
+      "the run's steps need {} of memory, found {}: `micro_batch_size` 1 and "
+      "`recompute_granularity` full `recompute_method` uniform "
+      "`recompute_num_layers` 1 need least; `batch_samples` computes the first loss alone, "
+      "with one layer's weights in memory",
+      byte_size_text(static_cast<int64_t>(*needed)),
+      byte_size_text(static_cast<int64_t>(*available)));
 }
 
-/// Whether the log's run drew dropout from random states that this one does not have.
-bool drops_otherwise(const train::TrainerOptions& options, const checkpoint::TrainingState& state) {
+/// Whether the log's run drew dropout from random states that this one does not have. samples: only
+/// some sequences are computed.
+bool drops_otherwise(const train::TrainerOptions& options, const checkpoint::TrainingState& state,
+                     bool samples) {
   if (options.model.hidden_dropout == 0 && options.model.attention_dropout == 0) return false;
   // libmeg's own runs on a CPU save theirs.
-  return !state.rng.has_value() || state.rng->cpu_tracker.empty();
+  return samples || !state.rng.has_value() || state.rng->cpu_tracker.empty();
 }
 
 Result<resume::ResumeCase> resume_case(Arguments& arguments, const std::string& cache_path,
@@ -176,12 +182,13 @@ Result<ResumeAnswer> answer_of(Arguments& arguments) {
   MEG_ASSIGN_OR_RETURN(const ScratchFolder scratch, ScratchFolder::create());
   MEG_ASSIGN_OR_RETURN(const resume::ResumeCase resumed,
                        resume_case(arguments, scratch.path(), answer));
-  MEG_RETURN_IF_ERROR(check_memory(resumed.options));
+  const bool samples = arguments.own.batch_samples.has_value();
+  if (!samples) MEG_RETURN_IF_ERROR(check_memory(resumed.options));
   MEG_ASSIGN_OR_RETURN(logging::LoggedResume found, logging::find_resume(log, answer.iteration));
   answer.lines = std::move(found.lines);
   answer.notes = log.notes;
   if (!found.note.empty()) answer.notes.push_back(std::move(found.note));
-  const bool drops = drops_otherwise(resumed.options, resumed.state);
+  const bool drops = drops_otherwise(resumed.options, resumed.state, samples);
   if (drops) {
     answer.notes.emplace_back(
         "dropout: the random states of the log's run are not those of this one, so losses are only "
@@ -196,15 +203,23 @@ Result<ResumeAnswer> answer_of(Arguments& arguments) {
   answer.tolerances.loss = arguments.own.loss_tolerance.value_or(answer.tolerances.loss);
   answer.tolerances.grad_norm =
       arguments.own.grad_norm_tolerance.value_or(answer.tolerances.grad_norm);
-  MEG_ASSIGN_OR_RETURN(answer.verdict,
-                       resume::judge_resume(resumed, answer.lines,
-                                            {.steps = arguments.own.steps,
-                                             .tolerances = answer.tolerances,
-                                             .try_all = arguments.own.try_all,
-                                             .search_batches = arguments.own.search_batches,
-                                             .begins = [](std::string_view name) {
-                                               fmt::print(stderr, "computing: {}\n", name);
-                                             }}));
+  ProgressBar bar(0);
+  MEG_ASSIGN_OR_RETURN(
+      answer.verdict,
+      resume::judge_resume(resumed, answer.lines,
+                           {.steps = arguments.own.steps_or_default(),
+                            .tolerances = answer.tolerances,
+                            .try_all = arguments.own.try_all,
+                            .search_batches = arguments.own.search_batches,
+                            .samples = arguments.own.batch_samples,
+                            .begins =
+                                [&bar](std::string_view name) {
+                                  bar.clear();
+                                  if (isatty(STDERR_FILENO) == 1) {
+                                    fmt::print(stderr, "computing: {}\n", name);
+                                  }
+                                },
+                            .progress = [&bar](const Progress& made) { bar.update(made); }}));
   return answer;
 }
 
@@ -233,6 +248,7 @@ int main(int argc, const char* const* argv) {
   if (arguments.own.dry_run) {
     return fail_usage(Status(StatusCode::kInvalidArgument, "--dry-run: `verify resume` does it"));
   }
+  if (const Status status = arguments.own.check(); !status.ok()) return fail_usage(status);
   if (const Status status = finish_pretrain_flags(flags, arguments.run); !status.ok()) {
     return fail_usage(status);
   }

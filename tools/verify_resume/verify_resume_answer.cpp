@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "tools/common/field_flags.h"
 #include "tools/common/json_output.h"
@@ -61,6 +62,23 @@ void print_trials(const resume::Verdict& verdict) {
   }
 }
 
+/// What sequences of a batch cannot tell.
+std::vector<std::string> not_compared(const resume::Verdict& verdict) {
+  if (!verdict.sampled.has_value()) return {};
+  return {"learning rate", "loss scale", "grad norm", "number of skipped iterations",
+          "later steps"};
+}
+
+void print_sampled(const resume::SampledLoss& sampled) {
+  fmt::print("samples: {} of the {} sequences of the first step's batch, drawn by the run's seed\n",
+             sampled.samples, sampled.batch_size);
+  fmt::print(
+      "standard error: {:.3g}; the whole batch's loss is within {:.3g} ({:.2g} %) of the computed "
+      "one with {:g} % confidence\n",
+      sampled.standard_error, sampled.margin, 100 * sampled.margin / sampled.mean,
+      100 * resume::SampledLoss::kConfidence);
+}
+
 /// null for NaN and Inf, which JSON does not have.
 ordered_json figures_json(const std::vector<ComparedFigure>& figures) {
   ordered_json list = ordered_json::array();
@@ -95,14 +113,29 @@ void print_answer(const ResumeAnswer& answer) {
   fmt::print("log: {}\n", answer.log);
   fmt::print("tolerance: lm loss {:g}, grad norm {:g}, relative, beside the digits of the log\n",
              answer.tolerances.loss, answer.tolerances.grad_norm);
+  const std::optional<resume::SampledLoss>& sampled = answer.verdict.sampled;
+  if (sampled.has_value()) print_sampled(*sampled);
   print_figures(answer.verdict.figures);
+  if (sampled.has_value()) {
+    fmt::print("not compared: {}\n", fmt::join(not_compared(answer.verdict), ", "));
+  }
   if (answer.verdict.equal()) {
-    fmt::print("equal\n");
+    // A whole batch tells as much as its step.
+    const bool is_estimate = sampled.has_value() && sampled->samples < sampled->batch_size;
+    fmt::print("equal{}\n",
+               is_estimate ? fmt::format(", as far as {} of {} sequences tell: a loss that is off "
+                                         "by less than {:.3g} is not noticed",
+                                         sampled->samples, sampled->batch_size, sampled->margin)
+                           : "");
     return;
   }
   print_trials(answer.verdict);
   if (!answer.verdict.untried.empty()) {
-    fmt::print("not tried, as a cause was found: {}\n", fmt::join(answer.verdict.untried, ", "));
+    fmt::print("not tried, as {}: {}\n",
+               sampled.has_value()
+                   ? "samples of the first step do not show it, or a cause was found"
+                   : "a cause was found",
+               fmt::join(answer.verdict.untried, ", "));
   }
   fmt::print("never tried: {}\n", fmt::join(resume::hypotheses_not_tried(), "; "));
 }
@@ -117,6 +150,15 @@ ordered_json answer_json(const ResumeAnswer& answer) {
   object["equal"] = answer.verdict.equal();
   object["tolerance"] = {{"lm_loss", answer.tolerances.loss},
                          {"grad_norm", answer.tolerances.grad_norm}};
+  if (const auto& sampled = answer.verdict.sampled) {
+    object["sampled"] = {{"samples", sampled->samples},
+                         {"batch_size", sampled->batch_size},
+                         {"lm_loss", sampled->mean},
+                         {"standard_error", sampled->standard_error},
+                         {"margin", sampled->margin},
+                         {"confidence", resume::SampledLoss::kConfidence},
+                         {"not_compared", not_compared(answer.verdict)}};
+  }
   object["notes"] = ordered_json::array();
   for (const std::string& note : answer.notes) object["notes"].push_back(with_flags(note));
   for (const std::string& text : answer.verdict.warnings) {

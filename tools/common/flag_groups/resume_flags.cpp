@@ -19,8 +19,13 @@ void ResumeFlags::declare(Flags& flags) {
   flags
       .value("--steps", &steps, "N",
              "steps after the checkpoint to compute, at least those of the log's first line; with "
-             "--dry-run, to list")
+             "--dry-run, to list (default: 4, or 1 with --batch-samples)")
       .range(1, 1000);
+  flags
+      .value("--batch-samples", &batch_samples, "K",
+             "compute the first step's loss alone, on K sequences drawn from its batch: forward "
+             "passes with one layer's weights in memory; says how sure the answer is")
+      .range(1, 1000000);
   flags
       .value("--loss-tolerance", &loss_tolerance, "X",
              "allowed relative difference of losses (default: by the weights' type)")
@@ -33,6 +38,18 @@ void ResumeFlags::declare(Flags& flags) {
       .range(0, 100000);
   flags.toggle("--try-all", &try_all, "try all hypotheses after one fits, too");
   flags.toggle("--json", &json, "print one JSON object");
+}
+
+Status ResumeFlags::check() const {
+  if (!batch_samples.has_value()) return {};
+  if (dry_run) {
+    return Status(StatusCode::kInvalidArgument,
+                  "--batch-samples: expected none with --dry-run, which computes nothing");
+  }
+  if (steps.value_or(1) == 1) return {};
+  return make_error(StatusCode::kInvalidArgument,
+                    "--steps: expected 1 with --batch-samples, which computes no update, found {}",
+                    *steps);
 }
 
 }  // namespace meg::tools

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "libmeg/base/status.h"
 #include "tools/common/flags/flags.h"
 
 namespace meg::tools {
@@ -13,7 +14,8 @@ namespace meg::tools {
 struct ResumeFlags {
   std::optional<std::string> log, tensorboard;
   bool dry_run = false;
-  int64_t steps = 4;
+  std::optional<int64_t> steps;
+  std::optional<int64_t> batch_samples;
   int64_t search_batches = 8;
   std::optional<double> loss_tolerance, grad_norm_tolerance;
   bool try_all = false;
@@ -28,6 +30,12 @@ struct ResumeFlags {
       "--load, flags are those of the run; without a model among them they are the checkpoint's.";
 
   void declare(Flags& flags);
+
+  /// What --steps says, or its default.
+  int64_t steps_or_default() const { return steps.value_or(batch_samples.has_value() ? 1 : 4); }
+
+  /// kInvalidArgument where two of them contradict each other.
+  Status check() const;
 };
 
 }  // namespace meg::tools
