@@ -334,9 +334,7 @@ void add_exchanged_shards(const ResumeCase& resumed, std::vector<Hypothesis>& al
     all.push_back({.name = "tensor-shards-exchanged",
                    .cause = fmt::format("tensor-parallel ranks {} and {} loaded each other's files",
                                         one, other),
-                   .loaded = [exchanged](RunParts parts, TrainingProgress&) {
-                     return reorder_vocabulary(parts, exchanged);
-                   }});
+                   .vocabulary = exchanged});
   }
 }
 
@@ -390,15 +388,12 @@ void add_exchanged_stages(const ResumeCase& resumed, std::vector<Hypothesis>& al
 
 void add_other_ids(std::vector<Hypothesis>& all) {
   for (const int64_t shift : {1, -1, 2, -2, 3, -3, 4, -4}) {
-    all.push_back({.name = "vocabulary-shifted",
-                   .cause = fmt::format("tokens have ids that are {} {} than those of the "
-                                        "checkpoint's run, as of another tokenizer",
-                                        std::abs(shift), shift > 0 ? "higher" : "lower"),
-                   .loaded = [shift](RunParts parts, TrainingProgress&) {
-                     return reorder_vocabulary(parts, [shift](const at::Tensor& tensor) {
-                       return tensor.roll(-shift, 0);
-                     });
-                   }});
+    all.push_back(
+        {.name = "vocabulary-shifted",
+         .cause = fmt::format("tokens have ids that are {} {} than those of the "
+                              "checkpoint's run, as of another tokenizer",
+                              std::abs(shift), shift > 0 ? "higher" : "lower"),
+         .vocabulary = [shift](const at::Tensor& tensor) { return tensor.roll(-shift, 0); }});
   }
 }
 
@@ -439,6 +434,11 @@ std::vector<Hypothesis> hypotheses_of(const ResumeCase& resumed) {
   return all;
 }
 
+Status after_load(const Hypothesis& hypothesis, RunParts parts, TrainingProgress& progress) {
+  if (hypothesis.vocabulary) MEG_RETURN_IF_ERROR(reorder_vocabulary(parts, hypothesis.vocabulary));
+  return hypothesis.loaded ? hypothesis.loaded(parts, progress) : Status();
+}
+
 Hypothesis both(const Hypothesis& one, const Hypothesis& other) {
   return {.name = fmt::format("{} + {}", one.name, other.name),
           .cause = fmt::format("{}; and {}", one.cause, other.cause),
@@ -449,8 +449,8 @@ Hypothesis both(const Hypothesis& one, const Hypothesis& other) {
                 if (other.options) other.options(run);
               },
           .loaded = [one, other](RunParts parts, TrainingProgress& progress) -> Status {
-            if (one.loaded) MEG_RETURN_IF_ERROR(one.loaded(parts, progress));
-            return other.loaded ? other.loaded(parts, progress) : Status();
+            MEG_RETURN_IF_ERROR(after_load(one, parts, progress));
+            return after_load(other, parts, progress);
           },
           .sample_shift = one.sample_shift + other.sample_shift};
 }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -27,6 +29,8 @@ struct Hypothesis {
   std::function<void(train::TrainerOptions&)> options = {};  ///< Changes the run; may be empty.
   /// Changes what was loaded; may be empty.
   std::function<Status(train::RunParts, train::TrainingProgress&)> loaded = {};
+  /// Puts rows of the vocabulary's tables into other places: returns a new table; may be empty.
+  std::function<at::Tensor(const at::Tensor&)> vocabulary = {};
   int64_t sample_shift = 0;  ///< Samples by which the run reads others than it counts.
   /// The iteration of the checkpoint that its weights alone come from; nullopt: the run's.
   std::optional<int64_t> weights_of = std::nullopt;
@@ -53,6 +57,10 @@ std::vector<Hypothesis> hypotheses_of(const ResumeCase& resumed);
 
 /// The run reads samples that begin `shift` after those that are due.
 Hypothesis shifted_samples(int64_t shift);
+
+/// Changes what was loaded as a hypothesis says.
+Status after_load(const Hypothesis& hypothesis, train::RunParts parts,
+                  train::TrainingProgress& progress);
 
 /// Two faults at once.
 Hypothesis both(const Hypothesis& one, const Hypothesis& other);

@@ -1,5 +1,6 @@
 #include "libmeg/resume/judge_resume.h"
 
+#include <ATen/ATen.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <csignal>
 #include <optional>
 
+#include "libmeg/libtorch/torch_guard.h"
 #include "libmeg/model/rank_memory.h"
 #include "libmeg/model/theoretical_memory.h"
 
@@ -37,7 +39,10 @@ Result<std::vector<StepReport>> compute_steps(TrainerOptions options, const Hypo
           },
       // A run ends after the step at which it is asked to.
       .received_signal = [&] { return std::ssize(steps) >= count ? SIGTERM : 0; },
-      .loaded = hypothesis.loaded};
+      .loaded =
+          [&hypothesis](train::RunParts parts, train::TrainingProgress& progress) {
+            return after_load(hypothesis, parts, progress);
+          }};
   MEG_ASSIGN_OR_RETURN(const std::unique_ptr<train::Trainer> trainer,
                        train::Trainer::create(std::move(options), hooks));
   trainer->watch(
@@ -48,6 +53,19 @@ Result<std::vector<StepReport>> compute_steps(TrainerOptions options, const Hypo
       {});
   MEG_RETURN_IF_ERROR(trainer->run());
   return steps;
+}
+
+/// Does to a part of the model what a hypothesis does to its vocabulary.
+Status reorder_vocabulary(const Hypothesis& hypothesis, nn::GptModel& part) {
+  if (!hypothesis.vocabulary) return {};
+  return libtorch::torch_guard([&]() -> Status {
+    for (const nn::GptParameter& parameter : part.parameters()) {
+      if (parameter.partition != model::Partition::kVocabulary) continue;
+      const at::Tensor table = parameter.tensor.detach();
+      table.copy_(hypothesis.vocabulary(table));
+    }
+    return {};
+  });
 }
 
 /// Steps up to the end of a line: at least those of the first, and no more lines than wanted.
@@ -214,7 +232,8 @@ class Judge {
         std::vector<train::SampleLoss> losses,
         train::streamed_losses(
             options, {.consumed = consumed_ + hypothesis.sample_shift, .positions = positions_},
-            [&](int64_t done, int64_t) { made(begin + done); }));
+            {.loaded = [&](nn::GptModel& part) { return reorder_vocabulary(hypothesis, part); },
+             .passed = [&](int64_t done, int64_t) { made(begin + done); }}));
     const bool has_tokens =
         std::ranges::any_of(losses, [](const train::SampleLoss& loss) { return loss.tokens > 0; });
     if (!has_tokens) {

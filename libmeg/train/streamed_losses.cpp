@@ -60,10 +60,10 @@ Result<std::vector<DeviceBatch>> read_samples(const TrainerOptions& options,
   return chosen;
 }
 
-Result<std::vector<SampleLoss>> take_through(
-    const TrainerOptions& options, const checkpoint::MegatronCheckpoint& checkpoint,
-    std::vector<DeviceBatch> batches,
-    const std::function<void(int64_t done, int64_t all)>& passed) {
+Result<std::vector<SampleLoss>> take_through(const TrainerOptions& options,
+                                             const checkpoint::MegatronCheckpoint& checkpoint,
+                                             std::vector<DeviceBatch> batches,
+                                             const StreamedLossHooks& hooks) {
   const c10::AutoGradMode no_gradients(false);
   nn::GptOptions model_options = options.model;
   model_options.recompute_granularity = model::RecomputeGranularity::kNone;
@@ -79,6 +79,7 @@ Result<std::vector<SampleLoss>> take_through(
     MEG_ASSIGN_OR_RETURN(nn::GptModel model,
                          nn::GptModel::create(options.config, model_options, part));
     MEG_RETURN_IF_ERROR(nn::load_weights(checkpoint, model));
+    if (hooks.loaded) MEG_RETURN_IF_ERROR(hooks.loaded(model));
     // Else each layer would drop what the one before it dropped.
     if (random.has_value()) model.share_random_states(*random);
     random.emplace(model.random_states());
@@ -90,7 +91,8 @@ Result<std::vector<SampleLoss>> take_through(
         losses.push_back({.loss_sum = at::sum(of_tokens * batch.loss_mask).item<double>(),
                           .tokens = batch.loss_mask.sum().item<double>()});
       }
-      if (passed) passed(++done, all);
+      ++done;
+      if (hooks.passed) hooks.passed(done, all);
     }
     if (stage + 1 == stages && model.label_error()[0].item<int>() != 0) {
       return make_error(StatusCode::kOutOfRange, "labels: expected 0 to {}, found others",
@@ -102,9 +104,9 @@ Result<std::vector<SampleLoss>> take_through(
 
 }  // namespace
 
-Result<std::vector<SampleLoss>> streamed_losses(
-    const TrainerOptions& options, const SamplesOfBatch& samples,
-    const std::function<void(int64_t done, int64_t all)>& passed) {
+Result<std::vector<SampleLoss>> streamed_losses(const TrainerOptions& options,
+                                                const SamplesOfBatch& samples,
+                                                const StreamedLossHooks& hooks) {
   MEG_RETURN_IF_ERROR(check_experts(options));
   CheckpointOptions loading = options.checkpoints;
   loading.no_load_optim = true;
@@ -122,7 +124,7 @@ Result<std::vector<SampleLoss>> streamed_losses(
   std::vector<SampleLoss> losses;
   MEG_RETURN_IF_ERROR(libtorch::torch_guard([&]() -> Status {
     MEG_ASSIGN_OR_RETURN(std::vector<DeviceBatch> batches, read_samples(options, samples));
-    MEG_ASSIGN_OR_RETURN(losses, take_through(options, *opened, std::move(batches), passed));
+    MEG_ASSIGN_OR_RETURN(losses, take_through(options, *opened, std::move(batches), hooks));
     return {};
   }));
   return losses;

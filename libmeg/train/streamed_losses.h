@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "libmeg/base/result.h"
+#include "libmeg/nn/gpt_model.h"
 #include "libmeg/train/trainer.h"
 
 namespace meg::train {
@@ -21,14 +22,22 @@ struct SamplesOfBatch {
   std::vector<int64_t> positions;  ///< Places in the batch, from 0 on and ascending; at least one.
 };
 
+/// Callbacks of streamed_losses(); each may be empty.
+struct StreamedLossHooks {
+  /// Called with each layer, and what stands before the first and after the last, when its weights
+  /// are loaded; may change them.
+  std::function<Status(nn::GptModel& part)> loaded = {};
+  /// Called after each pass of a sample through a layer, with those that are done and all.
+  std::function<void(int64_t done, int64_t all)> passed = {};
+};
+
 /// Computes the losses of single training samples with the weights of the checkpoint that the run
 /// loads: forward passes with the run's dropout (its generators as seeded), one layer after
 /// another. Only one layer's weights are in memory at a time, and no optimizer, so the model may be
-/// larger than memory. passed: called, if set, after each pass of a sample through a layer, with
-/// those that are done and all. Errors: those of Trainer for such a run; kUnsupported for a
-/// capacity of experts that counts the other samples of a micro-batch.
-Result<std::vector<SampleLoss>> streamed_losses(
-    const TrainerOptions& options, const SamplesOfBatch& samples,
-    const std::function<void(int64_t done, int64_t all)>& passed = {});
+/// larger than memory. Errors: those of Trainer for such a run; kUnsupported for a capacity of
+/// experts that counts the other samples of a micro-batch.
+Result<std::vector<SampleLoss>> streamed_losses(const TrainerOptions& options,
+                                                const SamplesOfBatch& samples,
+                                                const StreamedLossHooks& hooks = {});
 
 }  // namespace meg::train

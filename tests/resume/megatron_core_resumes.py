@@ -275,8 +275,10 @@ class MegatronCoreResumes(unittest.TestCase):
         self.assertTrue(answer["equal"], answer["figures"])
         # A line that is left out is in no comparison.
         self.assertEqual(len({figure["iteration"] for figure in answer["figures"]}), lines)
-        sampled = self.answer_about(self.found_in, "--batch-samples", 2)
-        self.assertTrue(sampled["equal"], sampled["figures"])
+        # Of all sequences of the batch, so that no margin hides anything.
+        batch = next(figure["log"] for figure in answer["figures"] if figure["figure"] == "global batch size")
+        sampled = self.answer_about(self.found_in, "--batch-samples", int(batch))
+        self.assertEqual((sampled["equal"], sampled["sampled"]["margin"]), (True, 0), sampled["figures"])
 
     def test_lines_about_several_steps_are_compared(self):
         """The first line of a run is about one step, the second about that step, too."""
@@ -380,6 +382,7 @@ class MegatronCoreResumes(unittest.TestCase):
         self.expect("weights-of-another-iteration", {"weights": 3}, **whole)
         self.expect("other-seed", {"data": {"seed": 1234}}, **whole)
         self.expect("samples-restarted", {"shift": -SAVED * BATCH}, **whole)
+        self.expect("vocabulary-shifted", {"ids": 1}, cause="1 higher", **whole)
 
     def test_two_faults_at_once_are_found(self):
         self.expect("samples-shifted + exp-avg-zeroed", {"shift": 3, "zeroed": ("exp_avg",)}, cause="3 later")

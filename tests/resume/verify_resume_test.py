@@ -119,8 +119,8 @@ class VerifyResume(unittest.TestCase):
 
     def test_samples_find_what_changes_the_first_loss(self):
         text = (self.folder / "good.log").read_text()
-        doubled = re.sub(r"(iteration +11/.*lm loss: )(\S+)", lambda found: f"{found[1]}{4 * float(found[2]):.6E}", text)
-        (self.folder / "other.log").write_text(doubled)
+        risen = re.sub(r"(iteration +11/.*lm loss: )(\S+)", lambda found: f"{found[1]}{40 * float(found[2]):.6E}", text)
+        (self.folder / "other.log").write_text(risen)
         answer = self.sampled("other.log", "--batch-samples", 3, code=1)
         self.assertFalse(answer["equal"])
         self.assertEqual([figure["figure"] for figure in answer["figures"] if figure["misfit"] > 1], ["lm loss"])
