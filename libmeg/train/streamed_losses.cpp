@@ -19,14 +19,21 @@
 namespace meg::train {
 namespace {
 
-Status check_experts(const TrainerOptions& options) {
-  const bool depends_on_others = options.config.num_experts.has_value() &&
-                                 options.model.moe.expert_capacity_factor.has_value();
-  if (!depends_on_others || options.batches.micro_batch_size == 1) return {};
+/// Whether a sample has the same loss, and comes at the same place, in a micro-batch of its own.
+Status check_alone(const TrainerOptions& options) {
+  if (options.batches.micro_batch_size == 1) return {};
+  if (options.batches.dataloader_type != samples::DataloaderType::kSingle) {
+    return make_error(StatusCode::kUnsupported,
+                      "dataloader_type: expected single, found another: its order depends on the "
+                      "{} samples of a micro-batch",
+                      options.batches.micro_batch_size);
+  }
+  const std::optional<double> capacity = options.model.moe.expert_capacity_factor;
+  if (!options.config.num_experts.has_value() || !capacity.has_value()) return {};
   return make_error(StatusCode::kUnsupported,
                     "moe_expert_capacity_factor: expected none, found {}: which tokens are dropped "
                     "depends on all {} samples of a micro-batch",
-                    *options.model.moe.expert_capacity_factor, options.batches.micro_batch_size);
+                    *capacity, options.batches.micro_batch_size);
 }
 
 /// Those samples, each a micro-batch of its own on the model's device.
@@ -107,7 +114,7 @@ Result<std::vector<SampleLoss>> take_through(const TrainerOptions& options,
 Result<std::vector<SampleLoss>> streamed_losses(const TrainerOptions& options,
                                                 const SamplesOfBatch& samples,
                                                 const StreamedLossHooks& hooks) {
-  MEG_RETURN_IF_ERROR(check_experts(options));
+  MEG_RETURN_IF_ERROR(check_alone(options));
   CheckpointOptions loading = options.checkpoints;
   loading.no_load_optim = true;
   loading.exit_on_missing_checkpoint = true;

@@ -34,8 +34,9 @@ struct StreamedLossHooks {
 /// Computes the losses of single training samples with the weights of the checkpoint that the run
 /// loads: forward passes with the run's dropout (its generators as seeded), one layer after
 /// another. Only one layer's weights are in memory at a time, and no optimizer, so the model may be
-/// larger than memory. Errors: those of Trainer for such a run; kUnsupported for a capacity of
-/// experts that counts the other samples of a micro-batch.
+/// larger than memory. Errors: those of Trainer for such a run; kUnsupported for what
+/// depends on the other samples of a micro-batch: a capacity of experts, an order other than
+/// "single".
 Result<std::vector<SampleLoss>> streamed_losses(const TrainerOptions& options,
                                                 const SamplesOfBatch& samples,
                                                 const StreamedLossHooks& hooks = {});

@@ -138,6 +138,7 @@ class VerifyResume(unittest.TestCase):
                             (("--batch-samples", 1), "--batch-samples: expected at least 2 of the 4 sequences of the batch, found 1"),
                             (("--batch-samples", 0), "--batch-samples"),
                             (("--batch-samples", 2, "--steps", 2), "--steps: expected 1 with --batch-samples"),
+                            (("--batch-samples", 2, "--dataloader-type", "cyclic"), "dataloader_type: expected single"),
                             (("--batch-samples", 2, "--dry-run"), "--batch-samples: expected none with --dry-run"),
                             (("--batch-samples", 2, "--log", "two.log"), "--batch-samples: expected a line with the loss of iteration 11 alone, "
                                                             "found the mean up to iteration 12")):
