@@ -69,6 +69,7 @@ Fields fields_of(const model::GptConfig& config) {
           {"num_query_groups", config.num_query_groups},
           {"swiglu", config.swiglu},
           {"normalization", config.normalization},
+          {"softmax_type", config.softmax_type},
           {"qk_layernorm", config.qk_layernorm},
           {"add_bias_linear", config.add_bias_linear},
           {"add_qkv_bias", config.add_qkv_bias},

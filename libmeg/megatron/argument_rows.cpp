@@ -117,7 +117,7 @@ constexpr ArgumentRow kTrainingRows[] = {
   {kTraining, "--num-attention-heads", "", "num_attention_heads", "", kValue, kInteger, "None", "", "", "", "v2.6", "core_v0.19.0", kModel, "", "N", "1..", "number of attention heads per layer"},
   {kTraining, "--attention-backend", "", "attention_backend", "", kValue, kText, "'auto'", "", "flash fused unfused local auto", "", "core_v0.11.0", "core_v0.19.0", kOptimizer, "", "BACKEND", "", "implementation of attention"},
   {kTraining, "--flash-attention-version", "", "flash_attention_version", "", kValue, kInteger, "None", "", "2 3 4", "", "core_v0.19.0", "core_v0.19.0", kNone, "fused or faster kernel for the same function", "", "", ""},
-  {kTraining, "--softmax-type", "", "softmax_type", "", kValue, kText, "'vanilla'", "", "vanilla off-by-one learnable", "", "core_v0.15.0", "core_v0.19.0", kModel, "", "", "", ""},
+  {kTraining, "--softmax-type", "", "softmax_type", "", kValue, kText, "'vanilla'", "", "vanilla off-by-one learnable", "", "core_v0.15.0", "core_v0.19.0", kModel, "", "TYPE", "", "what the softmax of attention sums beside the scores"},
   {kTraining, "--num-query-groups", "", "num_query_groups", "", kValue, kInteger, "1", "", "", "", "core_v0.4.0", "core_v0.19.0", kModel, "", "N", "1..", "number of key and value heads per layer with --group-query-attention"},
   {kTraining, "--ffn-hidden-size", "", "ffn_hidden_size", "", kValue, kInteger, "None", "", "", "", "v2.6", "core_v0.19.0", kModel, "", "N", "1..", "hidden dimension of the MLPs (default: 4 x hidden size, 8/3 x with --swiglu)"},
   {kTraining, "--kv-channels", "", "kv_channels", "", kValue, kInteger, "None", "", "", "", "v2.6", "core_v0.19.0", kModel, "", "N", "1..", "dimension of an attention head (default: hidden size / heads)"},

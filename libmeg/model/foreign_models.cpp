@@ -34,7 +34,6 @@ constexpr ForeignRow kForeignRows[] = {
     {R"(\.self_attention\.(?:in_proj|conv1d|A_log|dt_bias|out_norm|out_proj)(?:\.|$))",
      "linear attention (experimental_attention_variant)"},
     {R"(\.core_attention\.indexer\.)", "sparse attention (experimental_attention_variant)"},
-    {R"(\.softmax_offset$)", "attention sinks (softmax_type)"},
     {R"(\.fc[12]_latent_proj\.)", "experts in a latent space (moe_latent_size)"},
     {R"(_quantizer\.)", "quantized layers (ModelOpt's quantizers)"},
 };

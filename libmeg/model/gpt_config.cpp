@@ -60,6 +60,7 @@ void read_texts(megatron::FieldReader& fields, GptConfig& config) {
   if (fields.flag("use_rotary_position_embeddings", false)) config.position_embedding_type = "rope";
   if (auto text = fields.text("normalization")) config.normalization = *text;
   if (auto text = fields.text("transformer_impl")) config.transformer_impl = *text;
+  if (auto text = fields.text("softmax_type")) config.softmax_type = *text;
 }
 
 }  // namespace
@@ -133,6 +134,12 @@ Result<GptConfig> GptConfig::from_fields(const megatron::FieldLookup& lookup) {
   if (!without_rope.has_value()) return without_rope.error();
   config.window_layers = *std::move(with_window);
   config.layers_without_rope = *std::move(without_rope);
+  if (config.softmax_type != "vanilla" && config.softmax_type != "off-by-one" &&
+      config.softmax_type != "learnable") {
+    return make_error(StatusCode::kInvalidArgument,
+                      "softmax_type: expected vanilla, off-by-one or learnable, found {}",
+                      config.softmax_type);
+  }
   if (config.ffn_hidden_size == 0) {
     return make_error(
         StatusCode::kInvalidArgument,

@@ -42,6 +42,9 @@ struct GptConfig {
   std::string position_embedding_type = "learned_absolute";
   std::string normalization = "LayerNorm";
   std::string transformer_impl = "local";
+  /// What the softmax of attention sums beside the scores: "vanilla" nothing, "off-by-one" 1, as of
+  /// a key without a value whose score is 0, "learnable" as of one whose score each head learns.
+  std::string softmax_type = "vanilla";
   std::optional<int64_t> num_experts;  ///< Of a layer with experts; nullopt: dense MLPs only.
   std::vector<bool> moe_layers;        ///< Layers with experts (moe_layer_freq); empty: all.
   int64_t moe_ffn_hidden_size = 0;     ///< ffn_hidden_size of an expert.
@@ -74,6 +77,8 @@ struct GptConfig {
   /// kInvalidArgument, with the field that limits it, for a sequence of more than most_positions().
   /// name: what the length is called.
   Status check_positions(std::string_view name, int64_t length) const;
+
+  bool has_softmax_offset() const { return softmax_type != "vanilla"; }
 
   /// Whether query, key and value have biases: because all linear layers have, or just these.
   bool has_qkv_bias() const { return add_bias_linear || add_qkv_bias; }

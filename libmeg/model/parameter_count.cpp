@@ -45,6 +45,8 @@ bool is_present(Presence presence, const GptConfig& config, bool with_tied_copy)
       return config.qk_layernorm;
     case Presence::kQkNormBias:
       return config.qk_layernorm && has_norm_bias;
+    case Presence::kSoftmaxOffset:
+      return config.softmax_type == "learnable";
     case Presence::kUntied:
       return config.untie_embeddings_and_output_weights;
     case Presence::kTiedCopy:
@@ -82,6 +84,8 @@ int64_t extent_size(Extent extent, const GptConfig& config) {
              (config.qk_layernorm_across_heads ? config.num_attention_heads : 1);
     case Extent::kKeyNorm:
       return config.kv_channels * (config.qk_layernorm_across_heads ? config.num_query_groups : 1);
+    case Extent::kHeads:
+      return config.num_attention_heads;
     case Extent::kProjection:
       return config.num_attention_heads * config.kv_channels;
     case Extent::kQkvRows:
@@ -228,7 +232,7 @@ Result<std::vector<ModelParameter>> model_parameters(const GptConfig& config, bo
       }
       parameters.push_back(std::move(parameter));
     };
-    add_row(module.weight, "weight", false);
+    add_row(module.weight, module.weight_name, false);
     add_row(module.bias, "bias", false);
     if (!module.buffer.empty()) add_row(module.bias, module.buffer, true);
   };

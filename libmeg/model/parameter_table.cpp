@@ -152,7 +152,7 @@ void BuiltInRules::add_name(const ModuleRow& row, std::string_view ending,
 }
 
 void BuiltInRules::add_module(const ModuleRow& row) {
-  add_name(row, "weight", row.weight, false, 0);
+  add_name(row, row.weight_name, row.weight, false, 0);
   if (row.bias.extents[0] != Extent::kNone) add_name(row, "bias", row.bias, false, 1);
   if (!row.buffer.empty()) {
     const size_t before = rules.size();

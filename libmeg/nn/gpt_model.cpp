@@ -150,7 +150,7 @@ ForwardContext GptModel::State::context(const GptInput& input) {
   // mask.
   if (ranks.splits_sequences()) context.hidden_stream = RandomStates::Stream::kModelParallel;
   context.rows = input.rows;
-  set_attention(context, options, input.attention_mask, input.document_lengths, s);
+  set_attention(context, config, options, input.attention_mask, input.document_lengths, s);
   // Kept from step to step: training has one sequence length, evaluation at most another.
   if (!rotary.all.cosine.defined() || rotary.all.cosine.size(0) != s) {
     rotary = rotary_tables(config, options, s);

@@ -82,6 +82,10 @@ Status check_combinations(const GptOptions& options, const model::GptConfig& con
   if (options.geglu && (config.swiglu || options.quick_geglu || options.squared_relu)) {
     return refuse("geglu", "swiglu, quick_geglu or squared_relu");
   }
+  // Which has no bound for parameters of one dimension.
+  if (options.init_method_xavier_uniform && config.softmax_type == "learnable") {
+    return refuse("init_method_xavier_uniform", "softmax_type learnable");
+  }
   if (options.quick_geglu && !config.gated_linear_unit) {
     return make_error(StatusCode::kInvalidArgument,
                       "quick_geglu: expected gated_linear_unit, found a model without a gate");
@@ -100,6 +104,12 @@ Status check_special_attention(const GptOptions& options, const model::GptConfig
   if (options.parallel_residual && !config.pre_layernorm) {
     return make_error(StatusCode::kUnsupported,
                       "parallel_residual: expected pre_layernorm with it, found none");
+  }
+  if (config.has_softmax_offset() && options.device.is_cuda()) {
+    return make_error(StatusCode::kUnsupported,
+                      "softmax_type: expected vanilla on a GPU, found {}, which is computed on a "
+                      "CPU only",
+                      config.softmax_type);
   }
   const bool is_special =
       config.attention_window.has_value() || options.attn_logit_softcapping.has_value();

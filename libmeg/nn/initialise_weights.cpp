@@ -76,8 +76,8 @@ Status initialise_weights(GptModel& model, uint64_t seed) {
     const c10::NoGradGuard without_gradients;
     for (const GptParameter& parameter : model.parameters()) {
       at::Tensor target = parameter.tensor.detach();
-      if (parameter.name.ends_with(".router.bias")) {
-        target.copy_(drawn_matrix(parameter, model, seed));
+      if (parameter.name.ends_with(".router.bias") || parameter.name.ends_with(".softmax_offset")) {
+        target.copy_(own_part(drawn_matrix(parameter, model, seed), parameter, model));
       } else if (parameter.name.ends_with(".bias")) {
         target.zero_();
       } else if (target.dim() == 1) {

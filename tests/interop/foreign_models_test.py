@@ -15,7 +15,7 @@ os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
 MODELS = {
     "plain": None, "latent_attention": "multi_latent_attention",
     "low_rank_queries": "multi_latent_attention", "predicted_tokens": "mtp_num_layers",
-    "output_gate": "attention_output_gate", "sinks": "softmax_type"}
+    "output_gate": "attention_output_gate"}
 # These are of packages that cannot be built here: Mamba, ModelOpt, fla.
 PARAMETERS = {
     "decoder.layers.0.mixer.in_proj.weight": "hybrid_layer_pattern",

@@ -38,6 +38,7 @@ def make_sources():
         "quick_geglu": [ranks.model_args(tp=2, quick_geglu=True)],
         "plain": [ranks.model_args()],
         "groups": [ranks.model_args(tp=4, group_query_attention=True, num_query_groups=2)],
+        "sinks": [ranks.model_args(tp=2, softmax_type="learnable")],
         "alone": [ranks.model_args(pp=2, pipeline_model_parallel_layout="E|ttttL"), {}],
         "decoupled": [ranks.model_args(pp=2, qk_layernorm=True), DECOUPLED],
         "decoupled_pp4": [ranks.model_args(pp=4, qk_layernorm=True), DECOUPLED]}
@@ -158,6 +159,48 @@ class QueryGroups(Layouts):
                                 "legacy")
         self.assertEqual(process.returncode, 1)
         self.assertIn("4 over 2 query groups: expected mcore names", process.stderr)
+
+
+class AttentionSinks(Layouts):
+    """Each head's softmax_offset goes where its head goes."""
+
+    def test_compute_the_same(self):
+        source = source_of("sinks")
+        self.verified("checkpoint", source)
+        for tp, pp in ((1, 1), (4, 1), (2, 2)):
+            other = self.reshape(source, tp, pp)
+            self.verified("checkpoint", other)
+            self.verified("diff", source, other)
+            self.assert_comes_back(source, other)
+            if tp == 1:
+                self.assert_computes_the_same(source, other)
+
+    def test_go_through_torch_dist_and_other_names(self):
+        source = source_of("sinks")
+        local = ["--target-names", "mcore", "--saver-transformer-impl", "local", "--target-format", "torch"]
+        for flags in (["--target-format", "torch_dist"], ["--target-names", "hybrid"],
+                      ["--saver-transformer-impl", "transformer_engine"]):
+            with self.subTest(flags=flags):
+                other = os.path.join(self.folder, flags[1])
+                process = cases.run(CHECKPOINT_UTIL, "--load-dir", source, "--save-dir", other, *flags)
+                self.assertEqual(process.returncode, 0, process.stderr)
+                self.verified("diff", source, other)
+                back = self.reshape(other, 2, 1, *local)
+                self.verified("diff", source, back)
+                found = reference_files.load_ranks(back)
+                for rank, state in reference_files.load_ranks(source).items():
+                    for name, tensor in state["model"].items():
+                        if name.endswith("softmax_offset"):
+                            self.assertEqual(tensor.shape, (ranks.HEADS // 2,))
+                            self.assertTrue(torch.equal(found[rank]["model"][name], tensor), name)
+
+    def test_are_refused_for_models_that_have_none(self):
+        for flags, words in ((["--target-names", "legacy"], "softmax_offset"),
+                             (["--target-format", "huggingface"], "softmax_type: expected \"vanilla\"")):
+            process = cases.reshape(CHECKPOINT_UTIL, source_of("sinks"),
+                                    os.path.join(self.folder, "refused"), 1, 1, *flags)
+            self.assertEqual(process.returncode, 1)
+            self.assertIn(words, process.stderr)
 
 
 class ParamGroups(Layouts):

@@ -141,6 +141,23 @@ TEST(GptOptionsTest, NamesWhatItCannotDo) {
             "recompute_granularity: expected selective or full, found \"some\"");
 }
 
+TEST(GptOptionsTest, SoftmaxOffsetsAreForCpusAndNormalWeights) {
+  model::GptConfig config;
+  for (const char* type : {"off-by-one", "learnable"}) {
+    config.softmax_type = type;
+    GptOptions options;
+    EXPECT_TRUE(options.check(config).ok());
+    options.device = at::kCUDA;
+    EXPECT_EQ(options.check(config).message(),
+              std::string("softmax_type: expected vanilla on a GPU, found ") + type +
+                  ", which is computed on a CPU only");
+  }
+  GptOptions options;
+  options.init_method_xavier_uniform = true;
+  EXPECT_EQ(options.check(config).message(),
+            "init_method_xavier_uniform: cannot be combined with softmax_type learnable");
+}
+
 TEST(GptOptionsTest, AnOddNumberOfRotaryChannelsNeedsRoomForOneMore) {
   model::GptConfig config;
   config.position_embedding_type = "rope";

@@ -23,7 +23,11 @@ std::vector<model::GptConfig> configs() {
   normed.qk_layernorm = true;
   model::GptConfig one_group = small_config();
   one_group.num_query_groups = 1;
-  return {small_config(), small_llama_config(), normed, one_group};
+  model::GptConfig off_by_one = small_llama_config();
+  off_by_one.softmax_type = "off-by-one";
+  model::GptConfig sinks = small_config();
+  sinks.softmax_type = "learnable";
+  return {small_config(), small_llama_config(), normed, one_group, off_by_one, sinks};
 }
 
 KvCache cache_of(const GptModel& model, int64_t slots) {

@@ -150,6 +150,12 @@ class MegatronCore(unittest.TestCase):
                 "layernorm_epsilon": GPT | {"layernorm_epsilon": 0.1},
                 "apply_query_key_layer_scaling": GPT | {"apply_query_key_layer_scaling": True},
                 "quick_geglu, num_query_groups": LLAMA | wide | {"swiglu": False, "quick_geglu": True},
+                "off-by-one": GPT | {"softmax_type": "off-by-one"},
+                "off-by-one, num_query_groups": LLAMA | wide | {"softmax_type": "off-by-one"},
+                "learnable": GPT | {"softmax_type": "learnable"},
+                "learnable, num_query_groups": LLAMA | wide | {"softmax_type": "learnable"},
+                "learnable, apply_query_key_layer_scaling": GPT | {
+                    "softmax_type": "learnable", "apply_query_key_layer_scaling": True},
                 "squared_relu, no biases": LLAMA | {"swiglu": False, "squared_relu": True},
         }, **fp32)
 
@@ -233,12 +239,13 @@ class MegatronCore(unittest.TestCase):
 
     def test_options_change_the_function(self):
         """Else the comparisons above would say nothing."""
-        for name, fields in (("squared_relu", GPT | {"bias_gelu_fusion": False}),
-                             ("apply_layernorm_1p", GPT), ("use_rope_scaling", LLAMA),
-                             ("fp32_residual_connection", GPT | {"bf16": True})):
+        for name, value, fields in (("squared_relu", True, GPT | {"bias_gelu_fusion": False}),
+                                    ("apply_layernorm_1p", True, GPT), ("use_rope_scaling", True, LLAMA),
+                                    ("softmax_type", "off-by-one", GPT),
+                                    ("fp32_residual_connection", True, GPT | {"bf16": True})):
             args = argparse.Namespace(**fields)
             model, windows = self.model(args), self.windows(args)
-            with_option = argparse.Namespace(**(fields | {name: True}))
+            with_option = argparse.Namespace(**(fields | {name: value}))
             plain, changed = (computed["logits"] for computed in self.computed(
                 (args, model, windows), (with_option, model, windows)))
             self.assertGreater((plain - changed).abs().max().item(), 1e-3, name)

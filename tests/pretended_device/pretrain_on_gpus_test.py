@@ -54,6 +54,11 @@ class RanksOnGpus(LaunchedRanks):
         self.assertEqual(set(codes), {1}, err)
         self.assertRegex(err, "error: rank [01]: device: expected a GPU for each rank, found cuda:0")
 
+    def test_a_softmax_that_no_kernel_has_is_refused(self):
+        for name in ("off-by-one", "learnable"):
+            self.expect_refused(2, f"--softmax-type {name}",
+                                f"softmax_type: expected vanilla on a GPU, found {name}")
+
     def test_a_killed_rank_ends_the_other_at_once(self):
         processes = self.start(2, "--tensor-model-parallel-size", 2, "--train-iters", 1000000)
         for line in processes[1].stdout:

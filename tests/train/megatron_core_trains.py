@@ -242,6 +242,16 @@ class MegatronCore(unittest.TestCase):
             self.assertNotEqual(wanted[3]["lr"], wanted[3]["decoupled_lr"])
             self.expect_groups(core_training, saved, untied)
 
+    def test_trains_attention_with_a_softmax_offset(self):
+        plain = self.compare("vanilla", {})[0]
+        for name in ("off-by-one", "learnable"):
+            wanted, core_training, saved = self.compare(name, {"softmax_type": name})
+            self.assertGreater(abs(wanted[0]["loss"] / plain[0]["loss"] - 1), 1e-5)
+        # As biases have none, it has no weight decay.
+        groups = saved["optimizer"]["param_groups"]
+        self.assertEqual([(group["wd_mult"], len(group["params"])) for group in groups],
+                         [(group["wd_mult"], len(group["params"])) for group in core_training.optimizer.param_groups])
+
     def test_trains_mixtures_of_experts(self):
         experts = {"num_experts": 4, "moe_ffn_hidden_size": 24, "add_bias_linear": False, "bias_gelu_fusion": False}
         losses = {"moe_router_load_balancing_type": "aux_loss", "moe_aux_loss_coeff": 1.0, "moe_z_loss_coeff": 0.1}

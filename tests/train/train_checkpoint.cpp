@@ -123,7 +123,7 @@ Status train_and_save(const std::string& load, const at::Tensor& windows, const 
   for (const char* name :
        {"num_experts", "moe_ffn_hidden_size", "swiglu", "group_query_attention", "num_query_groups",
         "moe_layer_freq", "moe_router_enable_expert_bias", "moe_shared_expert_intermediate_size",
-        "moe_shared_expert_gate", "normalization", "qk_layernorm"}) {
+        "moe_shared_expert_gate", "normalization", "qk_layernorm", "softmax_type"}) {
     const auto value = checkpoint.described_arg(name);
     if (value.has_value()) args.set(name, checkpoint::whole_numbers_arg(*value));
   }

@@ -17,6 +17,7 @@ enum class Extent : uint8_t {
   kHidden,       ///< hidden_size
   kQueryNorm,    ///< kv_channels, of all heads where qk_layernorm_across_heads
   kKeyNorm,      ///< The same of query groups.
+  kHeads,        ///< num_attention_heads
   kProjection,   ///< num_attention_heads * kv_channels
   kQkvRows,      ///< GptConfig::qkv_rows()
   kMlpRows,      ///< GptConfig::mlp_rows()
@@ -40,6 +41,7 @@ enum class Presence : uint8_t {
   kNormBias,          ///< normalization LayerNorm
   kQkNorm,            ///< qk_layernorm
   kQkNormBias,        ///< both of these
+  kSoftmaxOffset,     ///< softmax_type learnable
   kUntied,            ///< untie_embeddings_and_output_weights
   kTiedCopy,          ///< Tied, and the last of several pipeline stages.
   kExperts,           ///< num_experts
@@ -78,6 +80,7 @@ struct ModuleRow {
   /// Name of a replicated tensor of the bias's shape beside them that no optimizer updates, which
   /// models with moe_router_enable_expert_bias have; empty: none.
   std::string_view buffer = {};
+  std::string_view weight_name = "weight";  ///< What the weight is called.
 
   /// The part before "weight" or "bias" in the canonical name.
   std::string_view canonical_stem() const {

@@ -73,8 +73,8 @@ void CacheStep::write(const at::Tensor& cached, const at::Tensor& tokens) const 
 at::Tensor CacheStep::attention(int64_t layer, const at::Tensor& query, const at::Tensor& key,
                                 const at::Tensor& value, const AttentionScores& scores) const {
   const at::Tensor output = at::empty(query.sizes(), query.options());
-  if (scores.softcap.has_value() || scores.window.has_value()) {
-    TORCH_CHECK(!sequences_.empty(), "attention with a window: expected known sequences");
+  if (scores.need_products() || scores.window.has_value()) {
+    TORCH_CHECK(!sequences_.empty(), "special attention: expected known sequences");
     write(cache_.keys(layer), key);
     write(cache_.values(layer), value);
     attend_several(layer, query, output, scores, /*all=*/true);
@@ -147,7 +147,7 @@ void CacheStep::attend_several(int64_t layer, const at::Tensor& query, const at:
       return cached.narrow(0, slot, 1).narrow(2, 0, keys);
     };
     std::optional<at::Tensor> mask;
-    if (before > 0 || scores.softcap.has_value() || scores.hides(seen)) {
+    if (before > 0 || scores.need_products() || scores.hides(seen)) {
       // Token i of the new ones sees all that is held and the new ones up to itself; what pads the
       // keys follows and is never seen.
       mask = visible_keys(scores, count, keys, before, query.device());
@@ -159,8 +159,8 @@ void CacheStep::attend_several(int64_t layer, const at::Tensor& query, const at:
                                    .is_causal = !mask.has_value(),
                                    .scale = scores.scale};
     const at::Tensor sums =
-        scores.softcap.has_value()
-            ? softcapped_attention(scores, inputs.query, inputs.key, inputs.value, *mask)
+        scores.need_products()
+            ? attention_by_products(scores, inputs.query, inputs.key, inputs.value, *mask)
             : fused_attention(inputs);
     output.narrow(1, first, count).copy_(sums.transpose(1, 2));
   }

@@ -18,9 +18,16 @@ at::Tensor softcapped(const AttentionScores& scores, const at::Tensor& products)
   return at::tanh(products / *scores.softcap) * *scores.softcap;
 }
 
-at::Tensor softcapped_attention(const AttentionScores& scores, const at::Tensor& query,
-                                const at::Tensor& key, const at::Tensor& value,
-                                const at::Tensor& mask) {
+at::Tensor probabilities_of(const AttentionScores& scores, const at::Tensor& masked) {
+  if (!scores.softmax_offset.defined()) return at::softmax(masked, -1);
+  const at::Tensor offsets = scores.softmax_offset.view({1, -1, 1, 1})
+                                 .expand({masked.size(0), masked.size(1), masked.size(2), 1});
+  return at::softmax(at::cat({masked, offsets}, -1), -1).narrow(-1, 0, masked.size(3));
+}
+
+at::Tensor attention_by_products(const AttentionScores& scores, const at::Tensor& query,
+                                 const at::Tensor& key, const at::Tensor& value,
+                                 const at::Tensor& mask) {
   const int64_t heads_of_group = query.size(1) / key.size(1);
   const auto for_each_head = [&](const at::Tensor& grouped) {
     return heads_of_group == 1 ? grouped : grouped.repeat_interleave(heads_of_group, 1);
@@ -30,7 +37,7 @@ at::Tensor softcapped_attention(const AttentionScores& scores, const at::Tensor&
       softcapped(scores, products)
           .to(at::kFloat)
           .masked_fill(mask.logical_not(), -std::numeric_limits<float>::infinity());
-  return at::matmul(at::softmax(hidden, -1).to(query.scalar_type()), for_each_head(value));
+  return at::matmul(probabilities_of(scores, hidden).to(query.scalar_type()), for_each_head(value));
 }
 
 }  // namespace meg::nn

@@ -75,7 +75,6 @@ def main(folder):
         "latent_attention": (latent_attention(None), {"multi_latent_attention": True}),
         "low_rank_queries": (latent_attention(16), {"multi_latent_attention": True}),
         "predicted_tokens": (predicted_tokens(), {"mtp_num_layers": 1}),
-        "output_gate": (gpt(attention_output_gate=True), {"attention_output_gate": True}),
-        "sinks": (gpt(softmax_type="learnable"), {"softmax_type": "learnable"})}
+        "output_gate": (gpt(attention_output_gate=True), {"attention_output_gate": True})}
     for name, (model, args) in made.items():
         save(os.path.join(folder, name), model, **args)

@@ -124,7 +124,7 @@ DEFAULTS = {
     "calculate_per_token_loss": False, "virtual_pipeline_model_parallel_size": None,
     "decoder_first_pipeline_num_layers": None, "decoder_last_pipeline_num_layers": None,
     "account_for_embedding_in_pipeline_split": False, "account_for_loss_in_pipeline_split": False,
-    "pipeline_model_parallel_layout": None, "num_experts": None}
+    "pipeline_model_parallel_layout": None, "num_experts": None, "softmax_type": "vanilla"}
 # Fields of TransformerConfig and of args alike.
 MOE_FIELDS = ("moe_ffn_hidden_size", "moe_router_topk", "moe_router_pre_softmax", "moe_router_topk_scaling_factor",
               "moe_router_score_function", "moe_router_dtype", "moe_router_num_groups", "moe_router_group_topk",
@@ -174,7 +174,7 @@ def make_model(saved, pre_process=True, post_process=True, parallel_output=True,
         add_qkv_bias=args.add_qkv_bias, layernorm_epsilon=args.layernorm_epsilon,
         apply_query_key_layer_scaling=args.apply_query_key_layer_scaling,
         attention_softmax_in_fp32=args.attention_softmax_in_fp32,
-        rotary_interleaved=args.rotary_interleaved,
+        rotary_interleaved=args.rotary_interleaved, softmax_type=args.softmax_type,
         hidden_dropout=0.0, use_cpu_initialization=True, add_bias_linear=args.add_bias_linear,
         normalization=args.normalization, bias_activation_fusion=args.bias_gelu_fusion,
         bias_dropout_fusion=False, masked_softmax_fusion=False, apply_rope_fusion=False,

@@ -58,7 +58,8 @@ def is_shared(name):
 def fill(model, stage, tensor_rank):
     """Values that differ from stage to stage and, of what is cut, from rank to rank."""
     for name, parameter in model.named_parameters():
-        is_cut = getattr(parameter, "tensor_model_parallel", False)
+        # core forgets to mark it, though its sharded_state_dict says so.
+        is_cut = getattr(parameter, "tensor_model_parallel", False) or name.endswith("softmax_offset")
         key = "word embeddings" if is_shared(name) else f"{stage} {name}"
         made = values(key, tensor_rank if is_cut else 0, parameter.shape, 0.1)
         parameter.data.copy_(made + (1.0 if "layernorm.weight" in name else 0.0))

@@ -111,6 +111,7 @@ void diff_configs(const model::GptConfig& a, const model::GptConfig& b, Checkpoi
            &model::GptConfig::untie_embeddings_and_output_weights);
   texts("position_embedding_type", &model::GptConfig::position_embedding_type);
   texts("normalization", &model::GptConfig::normalization);
+  texts("softmax_type", &model::GptConfig::softmax_type);
   if (a.attention_window != b.attention_window) {
     const auto text = [](const std::optional<int64_t>& tokens) {
       return tokens.has_value() ? fmt::format("{},0", *tokens - 1) : "None";

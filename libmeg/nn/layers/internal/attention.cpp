@@ -15,6 +15,16 @@ at::Tensor parameter(const ParameterStore& store, std::string_view name, int64_t
   return store.find(std::string(kStem) + std::string(name), layer);
 }
 
+/// [n], of this rank's heads; undefined: none.
+at::Tensor softmax_offset(const model::GptConfig& config, const GptOptions& options,
+                          const ParameterStore& store, int64_t layer) {
+  if (config.softmax_type != "off-by-one") {
+    return parameter(store, "core_attention.softmax_offset", layer);
+  }
+  return at::zeros({config.num_attention_heads / store.tensor_parallel().size()},
+                   at::dtype(options.params_dtype).device(options.device));
+}
+
 }  // namespace
 
 SelfAttention::SelfAttention(const model::GptConfig& config, const GptOptions& options,
@@ -23,7 +33,7 @@ SelfAttention::SelfAttention(const model::GptConfig& config, const GptOptions& o
                   parameter(store, "linear_qkv.bias", layer), store.tensor_parallel()),
       linear_proj_(parameter(store, "linear_proj.weight", layer),
                    parameter(store, "linear_proj.bias", layer), store.tensor_parallel()),
-      core_attention_(config, options, layer),
+      core_attention_(config, options, softmax_offset(config, options, store, layer), layer),
       layer_(layer),
       queries_per_group_(config.num_attention_heads / config.num_query_groups),
       kv_channels_(config.kv_channels),

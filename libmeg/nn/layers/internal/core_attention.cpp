@@ -83,20 +83,21 @@ class FusedCall {
 
 }  // namespace
 
-bool is_unfused(const GptOptions& options, bool training) {
+bool is_unfused(const model::GptConfig& config, const GptOptions& options, bool training) {
   if (options.attention_backend == AttentionBackend::kUnfused ||
       options.attention_backend == AttentionBackend::kLocal) {
     return true;
   }
-  if (options.attn_logit_softcapping.has_value()) return true;
+  if (options.attn_logit_softcapping.has_value() || config.has_softmax_offset()) return true;
   return options.device.is_cpu() && training && options.attention_dropout > 0;
 }
 
-void set_attention(ForwardContext& context, const GptOptions& options, const at::Tensor& mask,
+void set_attention(ForwardContext& context, const model::GptConfig& config,
+                   const GptOptions& options, const at::Tensor& mask,
                    const at::Tensor& document_lengths, int64_t sequence_length) {
   const bool has_documents =
       document_lengths.defined() && document_lengths.ne(sequence_length).any().item<bool>();
-  if (!is_unfused(options, context.training)) {
+  if (!is_unfused(config, options, context.training)) {
     if (mask.defined()) context.attention_mask = mask.logical_not();
     if (has_documents) context.document_lengths = document_lengths;
     return;
@@ -114,19 +115,21 @@ void set_attention(ForwardContext& context, const GptOptions& options, const at:
 }
 
 CoreAttention::CoreAttention(const model::GptConfig& config, const GptOptions& options,
-                             int64_t layer)
+                             const at::Tensor& softmax_offset, int64_t layer)
     : options_(options),
+      is_unfused_{is_unfused(config, options, false), is_unfused(config, options, true)},
       kv_channels_(config.kv_channels),
       scores_{.scale = options.softmax_scale.value_or(
                   1 / std::sqrt(static_cast<double>(config.kv_channels))),
               .softcap = options.attn_logit_softcapping,
-              .window = config.window_of(layer)},
+              .window = config.window_of(layer),
+              .softmax_offset = softmax_offset},
       layer_scaling_(options.apply_query_key_layer_scaling ? static_cast<double>(layer + 1) : 1) {}
 
 at::Tensor CoreAttention::forward(const at::Tensor& query, const at::Tensor& key,
                                   const at::Tensor& value, const ForwardContext& context) const {
   const bool has_documents = context.document_lengths.defined();
-  const at::Tensor heads = is_unfused(options_, context.training)
+  const at::Tensor heads = is_unfused_[context.training ? 1 : 0]
                                ? unfused(query, key, value, context)
                            : has_documents ? fused_documents(query, key, value, context)
                                            : fused(query, key, value, context);
@@ -136,7 +139,7 @@ at::Tensor CoreAttention::forward(const at::Tensor& query, const at::Tensor& key
 at::Tensor CoreAttention::forward_mixed(const at::Tensor& mixed,
                                         const ForwardContext& context) const {
   // A mask takes the place of the causal one.
-  if (!context.training || is_unfused(options_, /*training=*/true) ||
+  if (!context.training || is_unfused_[1] ||
       !attention_kernels(options_, /*training=*/true).cudnn || context.attention_mask.defined() ||
       context.document_lengths.defined() || scores_.hides(mixed.size(1))) {
     return {};
@@ -163,7 +166,7 @@ at::Tensor CoreAttention::unfused(const at::Tensor& query, const at::Tensor& key
         visible_keys(scores_, query.size(1), key.size(1), /*before=*/0, query.device());
     scores = scores.masked_fill(visible.logical_not(), kHiddenScore);
   }
-  at::Tensor probabilities = at::softmax(scores, -1).to(query.scalar_type());
+  at::Tensor probabilities = probabilities_of(scores_, scores).to(query.scalar_type());
   if (context.training) {
     probabilities = dropout(probabilities, options_.attention_dropout,
                             context.random->generator(RandomStates::Stream::kModelParallel));

@@ -2,6 +2,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
+
 #include "libmeg/nn/gpt_options.h"
 #include "libmeg/nn/internal/forward_context.h"
 #include "libmeg/nn/operators/attention_scores.h"
@@ -9,19 +11,22 @@
 namespace meg::nn {
 
 /// Whether attention is computed with a separate softmax instead of LibTorch's fused kernels: by
-/// choice, or because attention dropout on a CPU or a softcap of scores needs it.
-bool is_unfused(const GptOptions& options, bool training);
+/// choice, or because attention dropout on a CPU, a softcap of scores or a softmax offset needs it.
+bool is_unfused(const model::GptConfig& config, const GptOptions& options, bool training);
 
 /// Sets what attention reads of the context, from GptInput's attention_mask and document_lengths.
-void set_attention(ForwardContext& context, const GptOptions& options, const at::Tensor& mask,
+void set_attention(ForwardContext& context, const model::GptConfig& config,
+                   const GptOptions& options, const at::Tensor& mask,
                    const at::Tensor& document_lengths, int64_t sequence_length);
 
 /// Scores, softmax, dropout and the sum of values.
 /// Mirrors Megatron-LM megatron/core/transformer/dot_product_attention.py.
 class CoreAttention {
  public:
-  /// layer: its number in the whole model, from 0.
-  CoreAttention(const model::GptConfig& config, const GptOptions& options, int64_t layer);
+  /// layer: its number in the whole model, from 0. softmax_offset: [n], of this rank's heads;
+  /// undefined: none.
+  CoreAttention(const model::GptConfig& config, const GptOptions& options,
+                const at::Tensor& softmax_offset, int64_t layer);
 
   /// query: [b, s, n, hn]; key, value: [b, s, g, hn], g dividing n. Returns [b, s, n * hn].
   at::Tensor forward(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
@@ -43,6 +48,7 @@ class CoreAttention {
                              const at::Tensor& value, const ForwardContext& context) const;
 
   GptOptions options_;
+  std::array<bool, 2> is_unfused_;  ///< Outside of training and in it.
   int64_t kv_channels_;
   AttentionScores scores_;
   double layer_scaling_;  ///< 1, or the layer's number with query-key layer scaling.

@@ -339,6 +339,7 @@ const std::vector<DecidedField>& decided_fields() {
       {"attn_logit_softcapping", none, 0, none, kGemma2 | kGemma3},
       {"final_logit_softcapping", none, 0, none, kGemma2 | kGemma3},
       {"rotary_base_local", none, 0, none, kLayeredRotary},
+      {"softmax_type", "vanilla", 0, "vanilla"},
       {"rotary_percent", 1.0, 0, 1.0, kPartialRotary},
       {"no_rope_freq", none, 0, none, kSmolLm3},
       {"quick_geglu", false, 0, false},
