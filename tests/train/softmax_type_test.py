@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
 """pretrain_gpt --softmax-type: runs on any ranks, their checkpoints in other layouts and formats, what is refused.
 
-softmax_type_test.py PRETRAIN_GPT VERIFY CHECKPOINT_UTIL
+softmax_type_test.py PRETRAIN_GPT VERIFY CHECKPOINT_UTIL GENERATE
 """
 
+import json
 import os
 import sys
 import unittest
 
-from launched_ranks import ORACLE, LaunchedRanks
+from launched_ranks import ORACLE, LaunchedRanks, RankProcesses
 
-PRETRAIN, VERIFY, CHECKPOINT_UTIL = (os.path.abspath(path) for path in sys.argv[1:4])
+PRETRAIN, VERIFY, CHECKPOINT_UTIL, GENERATE = (os.path.abspath(path) for path in sys.argv[1:5])
 WITHOUT_DROPOUT = "--attention-dropout 0 --hidden-dropout 0".split()
 TWO_RANKS = "--tensor-model-parallel-size 2 --sequence-parallel".split()
 LEARNABLE = "--softmax-type learnable".split()
@@ -52,6 +53,21 @@ class SoftmaxTypes(LaunchedRanks):
                 expected = self.curves("alone", 1, *flags, "--load", straight)
                 self.expect_near(self.curves("two", 2, *flags, *TWO_RANKS, "--load", two), expected, 2)
 
+    def test_ranks_generate_as_one(self):
+        save = self.save("save", 1, *LEARNABLE, "--train-iters", 2, "--init-method-std", 0.5)
+        command = [GENERATE, "--load", str(save), "--vocab-file", "gpt2-vocab.json", "--merge-file", "gpt2-merges.txt",
+                   *"--device cpu --prompts Hello --tokens-to-generate 8 --greedy --logprobs --ignore-eod".split()]
+        alone, both = (self.generated(ranks, [*command, "--tensor-model-parallel-size", str(ranks)]) for ranks in (1, 2))
+        self.assertGreater(len(set(alone["ids"])), 1)
+        self.assertEqual(both["ids"], alone["ids"])
+        for one, other in zip(both["logprobs"], alone["logprobs"], strict=True):
+            self.assertAlmostEqual(one, other, delta=2e-4)
+
+    def generated(self, ranks, command):
+        codes, written = RankProcesses.end(RankProcesses(self).start(ranks, command, cwd=ORACLE))
+        self.assertEqual(set(codes), {0}, written)
+        return json.loads(written[0][0])
+
     def test_each_head_has_a_parameter(self):
         """Of which four layers of four heads have 16."""
         counts = [self.parameters(self.train(1, "--train-iters", 1, *flags)) for flags in ([], LEARNABLE)]
@@ -73,4 +89,4 @@ if __name__ == "__main__":
     if not ORACLE.is_dir():
         print(f"skipped: {ORACLE} is missing")
         sys.exit(77)
-    unittest.main(argv=sys.argv[:1] + sys.argv[4:])
+    unittest.main(argv=sys.argv[:1] + sys.argv[5:])
