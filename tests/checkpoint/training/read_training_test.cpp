@@ -334,6 +334,8 @@ TEST_F(Architecture, AListOrAnObjectIsADifference) {
   other.args.set("mrope_section", {ArgValue::List{{int64_t{16}}, {int64_t{24}}}});
   other.args.set("softmax_type",
                  {ArgValue::EnumMember{{"megatron.core.enums", "Softmax"}, int64_t{2}}});
+  other.args.set("normalization",
+                 {ArgValue::EnumMember{{"megatron.core.enums", "Norm"}, int64_t{1}}});
   const test::TempFolder folder;
   ASSERT_TRUE(write_training_checkpoint(folder.path(), {&other, 1}).ok());
   args_.set("mrope_section", {});
@@ -344,6 +346,7 @@ TEST_F(Architecture, AListOrAnObjectIsADifference) {
       }).message();
   EXPECT_THAT(error, HasSubstr("mrope_section: expected None, found [\"16\", \"24\"]"));
   EXPECT_THAT(error, HasSubstr("softmax_type: expected \"vanilla\", found "));
+  EXPECT_THAT(error, HasSubstr("normalization: expected \"LayerNorm\", found "));
 }
 
 TEST_F(Architecture, ARunBeyondTheWindowOfACheckpointMustHaveIt) {

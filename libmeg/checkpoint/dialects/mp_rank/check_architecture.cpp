@@ -83,25 +83,23 @@ class Comparison {
       compare_values("max_position_embeddings", run.max_position_embeddings,
                      found.max_position_embeddings);
     }
-    compare_values("normalization", run.normalization, found.normalization);
+    compare_text("normalization", run.normalization, found.normalization);
     compare_values("swiglu", run.swiglu, found.swiglu);
     compare_values("gated_linear_unit", run.gated_linear_unit, found.gated_linear_unit);
     compare_values("add_bias_linear", run.add_bias_linear, found.add_bias_linear);
     compare_values("add_qkv_bias", run.has_qkv_bias(), found.has_qkv_bias());
     compare_values("qk_layernorm", run.qk_layernorm, found.qk_layernorm);
-    compare_softmax(run, found);
+    compare_text("softmax_type", run.softmax_type, found.softmax_type);
     compare_values("untie_embeddings_and_output_weights", run.untie_embeddings_and_output_weights,
                    found.untie_embeddings_and_output_weights);
     compare_windows(run, found);
     compare_layers(run, found);
   }
 
-  /// A value that is no text was read as none: it is not the run's.
-  void compare_softmax(const model::GptConfig& run, const model::GptConfig& found) {
-    const megatron::FieldValue said =
-        checkpoint_.described_arg("softmax_type").value_or(megatron::FieldValue());
-    const bool is_said = said != megatron::FieldValue();
-    compare_values("softmax_type", run.softmax_type, is_said ? said : found.softmax_type);
+  /// An arg that is no text was read as none: it is not the run's.
+  void compare_text(std::string_view name, const std::string& expected, const std::string& found) {
+    const auto said = checkpoint_.described_arg(name).value_or(megatron::FieldValue());
+    compare_values(name, expected, said == megatron::FieldValue() ? found : said);
   }
 
   /// Inside its window attention sees all tokens: such a run need not say that there is one.
