@@ -13,6 +13,11 @@ constexpr bool is_ascii_digit(char c) { return c >= '0' && c <= '9'; }
 
 constexpr bool is_ascii_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
+/// A letter in lower case, anything else as it is.
+constexpr char ascii_lower(char c) {
+  return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+}
+
 /// Whether all characters are.
 inline bool is_ascii(std::string_view text) {
   for (; text.size() >= sizeof(uint64_t); text.remove_prefix(sizeof(uint64_t))) {

@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 
+#include "libmeg/text/ascii.h"
 #include "libmeg/text/line_ends.h"
 #include "libmeg/text/printable.h"
 #include "libmeg/text/whitespace.h"
@@ -86,9 +87,7 @@ bool read_number(std::string_view text, Number& number) {
 }
 
 bool is_name(std::string_view found, std::string_view lower) {
-  return std::ranges::equal(found, lower, [](char a, char b) {
-    return (a >= 'A' && a <= 'Z' ? static_cast<char>(a - 'A' + 'a') : a) == b;
-  });
+  return std::ranges::equal(found, lower, {}, text::ascii_lower);
 }
 
 Result<Head> read_head(std::string_view lines) {

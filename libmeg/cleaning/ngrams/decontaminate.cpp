@@ -73,7 +73,7 @@ void LowerWords::split(std::string_view text) {
   places_.clear();
   if (text::is_ascii(text)) {
     lowered_.assign(text);
-    for (char& c : lowered_) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+    for (char& c : lowered_) c = text::ascii_lower(c);
   } else {
     lowered_ = preprocess::lower(text);
   }

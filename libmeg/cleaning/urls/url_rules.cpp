@@ -25,7 +25,7 @@ constexpr std::string_view kFilters[] = {"domain", "extension", "short", "malfor
 
 std::string lowered(std::string_view text) {
   std::string lower(text);
-  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+  for (char& c : lower) c = text::ascii_lower(c);
   return lower;
 }
 

@@ -21,9 +21,9 @@ namespace {
 constexpr std::array<char, 128> kAscii = [] {
   std::array<char, 128> map{};
   for (size_t c = 0; c < 128; ++c) {
-    const bool is_upper = c >= 'A' && c <= 'Z';
-    const bool is_word = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
-    map[c] = is_upper ? static_cast<char>(c + 32) : is_word ? static_cast<char>(c) : ' ';
+    const auto byte = static_cast<char>(c);
+    const bool is_word = text::is_ascii_letter(byte) || text::is_ascii_digit(byte);
+    map[c] = is_word ? text::ascii_lower(byte) : ' ';
   }
   return map;
 }();

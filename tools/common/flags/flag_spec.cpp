@@ -8,6 +8,7 @@
 
 #include "libmeg/base/result.h"
 #include "libmeg/megatron/python_number.h"
+#include "libmeg/text/ascii.h"
 #include "libmeg/text/printable.h"
 #include "tools/common/flags/flag_error.h"
 
@@ -57,9 +58,7 @@ template <>
 Result<bool> convert(const FlagSpec& /*spec*/, std::string_view text) {
   std::string word(text);
   // ASCII alone: words for yes and no are English whatever the locale.
-  std::transform(word.begin(), word.end(), word.begin(), [](char c) {
-    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  });
+  std::transform(word.begin(), word.end(), word.begin(), text::ascii_lower);
   for (const char* yes : {"true", "yes", "on", "t", "y", "1"}) {
     if (word == yes) return true;
   }

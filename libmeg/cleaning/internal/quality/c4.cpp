@@ -7,6 +7,7 @@
 #include "libmeg/cleaning/internal/quality/quality_rules.h"
 #include "libmeg/cleaning/internal/quality/quality_text.h"
 #include "libmeg/cleaning/words/internal/english_tables.h"
+#include "libmeg/text/ascii.h"
 #include "libmeg/text/python_text.h"
 #include "libmeg/text/text_padding.h"
 #include "libmeg/text/utf8.h"
@@ -29,9 +30,8 @@ void lower_to_ascii(std::string_view text, std::string& out) {
     while (at < text.size() && text[at] >= 0) ++at;
     out.append(text.substr(begin, at - begin));
     std::transform(out.end() - static_cast<std::ptrdiff_t>(at - begin), out.end(),
-                   out.end() - static_cast<std::ptrdiff_t>(at - begin), [](char c) {
-                     return static_cast<char>(c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c);
-                   });
+                   out.end() - static_cast<std::ptrdiff_t>(at - begin),
+                   [](char c) { return text::ascii_lower(c); });
     if (at == text.size()) return;
     const char c = text[at];
     if (c == '\xe2' && text.substr(at).starts_with("\u212a")) {  // the Kelvin sign

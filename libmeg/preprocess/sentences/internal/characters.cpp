@@ -6,6 +6,7 @@
 #include <array>
 
 #include "libmeg/preprocess/sentences/python_lower.h"
+#include "libmeg/text/ascii.h"
 #include "libmeg/text/utf8.h"
 
 namespace meg::preprocess {
@@ -88,7 +89,7 @@ std::string lower(std::string_view text) {
   for (size_t at = 0; at < text.size();) {
     const char byte = text[at];
     if ((byte & 0x80) == 0) {
-      result += byte >= 'A' && byte <= 'Z' ? static_cast<char>(byte + ('a' - 'A')) : byte;
+      result += text::ascii_lower(byte);
       ++at;
       continue;
     }

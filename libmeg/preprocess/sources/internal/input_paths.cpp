@@ -15,6 +15,7 @@
 #include "libmeg/preprocess/sources/internal/input_file.h"
 #include "libmeg/s3/find_objects.h"
 #include "libmeg/s3/object_store.h"
+#include "libmeg/text/ascii.h"
 
 namespace meg::preprocess {
 namespace {
@@ -203,9 +204,7 @@ void note_repeated(InputPaths& paths) {
 /// A file's name without .gz, .zst and .xz, in small letters: endings are taken in any.
 std::string unpacked_name(const std::string& path) {
   std::string name(name_of(path));
-  std::transform(name.begin(), name.end(), name.begin(), [](char c) {
-    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  });
+  std::transform(name.begin(), name.end(), name.begin(), text::ascii_lower);
   for (const std::string_view ending : kPackedEndings) {
     if (name.ends_with(ending)) return name.substr(0, name.size() - ending.size());
   }

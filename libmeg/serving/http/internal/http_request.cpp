@@ -18,9 +18,7 @@ namespace meg::serving {
 
 std::string lower(std::string_view text) {
   std::string result(text);
-  std::ranges::transform(result, result.begin(), [](char c) {
-    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  });
+  std::ranges::transform(result, result.begin(), text::ascii_lower);
   return result;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "libmeg/text/ascii.h"
 #include "libmeg/text/utf8.h"
 #include "libmeg/tokenizer/models/internal/wordpiece/bert_characters.h"
 
@@ -33,7 +34,7 @@ WordScanner::WordScanner(bool lower_case) : lower_case_(lower_case) {
     if (byte >= 128) continue;
     const auto c = static_cast<char>(byte);
     // ASCII is decided by one table; everything else goes through read_character().
-    rows_[byte].lower = lower_case && c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    rows_[byte].lower = lower_case ? text::ascii_lower(c) : c;
     switch (CharacterProperties(static_cast<char32_t>(byte)).kind()) {
       case CharacterKind::kRemoved:
         rows_[byte].byte_class = ByteClass::kRemoved;
